@@ -31,7 +31,7 @@ _size_3_t _size_4_t _size_5_t _size_6_t _size_any_opt_t _size_2_opt_t _size_3_op
 _ratio_any_t _LRScheduler _symint _dispatchkey _TensorOrTensors _NoParamDecoratorContextManager
 _register_pytree_node _collate_fn_t _worker_init_fn_t _deregister_pytree_flatten_spec
 _create_wrapped_func _wrapped_methods_to_patch _register_custom_builtin _has_attr _del_attr
-_get_qualified_name
+_get_qualified_name _accumulate
 """.split()
 
 

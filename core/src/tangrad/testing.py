@@ -321,8 +321,8 @@ def _makes_tensor(value: Any) -> bool:
 
 def _incomparable(actual: Any, expected: Any) -> _Difference:
     return _Difference(
-        "No comparison pair was able to handle inputs of type "
-        f"{type(actual)} and {type(expected)}.",
+        f"No comparison pair was able to handle inputs of type {type(actual)} and "
+        f"{type(expected)}.",
         TypeError,
     )
 

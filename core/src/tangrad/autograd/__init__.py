@@ -101,8 +101,7 @@ def _seeds(outputs: Sequence[Any], grads: Sequence[Any], batched: bool = False) 
         if tuple(g.shape) != tuple(out.shape):
             raise RuntimeError(
                 f"Mismatch in shape: grad_output[{i}] has a shape of {list(g.shape)} and "
-                f"output[{i}] has a "
-                f"shape of {list(out.shape)}."
+                f"output[{i}] has a shape of {list(out.shape)}."
             )
         if g.dtype.is_complex != out.dtype.is_complex:
             raise RuntimeError(

@@ -55,9 +55,8 @@ def exit_dual_level(*, level: int | None = None) -> None:
     found = _current()
     if found is None or level not in (None, 0):
         raise RuntimeError(
-            "Trying to exit a forward AD level that was not the last one that was created. This "
-            "is not "
-            "supported."
+            "Trying to exit a forward AD level that was not the last one that was created. This is "
+            "not supported."
         )
     entered("levels", found).__exit__()
 
@@ -88,11 +87,9 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
         )
     if tuple(tensor.shape) != tuple(tangent.shape):
         raise RuntimeError(
-            "Trying to set a forward gradient that has a different size than that of the "
-            "original Tensor, "
-            f"this is not supported. Tensor is of size {list(tensor.shape)} while the given "
-            "forward "
-            f"gradient is of size {list(tangent.shape)}."
+            "Trying to set a forward gradient that has a different size than that of the original "
+            f"Tensor, this is not supported. Tensor is of size {list(tensor.shape)} while the "
+            f"given forward gradient is of size {list(tangent.shape)}."
         )
     with found.below():
         primal = _C.lookup_op("alias")(found.unwrap(tensor))

@@ -23,8 +23,7 @@ class Function(FunctionRules):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise RuntimeError(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all "
-            "static, so you "
-            "should invoke them on the class itself, as .apply()."
+            "static, so you should invoke them on the class itself, as .apply()."
         )
 
     @classmethod

@@ -91,8 +91,7 @@ class _FunctionNode(FunctionCtx, _C.FunctionNode):
             if r is not None and not is_tensor:
                 raise RuntimeError(
                     f"function {type(self).__name__} returned a gradient different from None at "
-                    "position "
-                    f"{i + 1}, but the corresponding forward input was not a Variable"
+                    f"position {i + 1}, but the corresponding forward input was not a Variable"
                 )
         return results
 
@@ -101,8 +100,7 @@ def _backward_of(function: Any) -> Callable[..., Any]:
     if function.backward is not FunctionRules.backward and function.vjp is not FunctionRules.vjp:
         raise RuntimeError(
             "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You "
-            "should only "
-            "implement one of them."
+            "should only implement one of them."
         )
     return function.vjp if function.vjp is not FunctionRules.vjp else function.backward
 
@@ -137,8 +135,7 @@ class FunctionRules(metaclass=FunctionMeta):
         """Return one gradient (or None) per argument of forward."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom "
-            "autograd.Function "
-            "to use it with backward mode AD."
+            "autograd.Function to use it with backward mode AD."
         )
 
     @staticmethod
@@ -146,8 +143,7 @@ class FunctionRules(metaclass=FunctionMeta):
         """Stand for `backward` under another name."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom "
-            "autograd.Function "
-            "to use it with backward mode AD."
+            "autograd.Function to use it with backward mode AD."
         )
 
     @staticmethod
@@ -155,8 +151,7 @@ class FunctionRules(metaclass=FunctionMeta):
         """Return one tangent (or None) per output, for one tangent (or None) per argument."""
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with "
-            "forward "
-            "mode AD."
+            "forward mode AD."
         )
 
     @staticmethod
@@ -220,10 +215,8 @@ def _check_dirty(cls: Any, node: Any, outputs: list[Any]) -> None:
         if not any(d is o for o in outputs):
             raise RuntimeError(
                 f"Some elements marked as dirty during the forward method of {cls.__name__} were "
-                "not "
-                "returned as output. The inputs that are modified inplace must all be outputs of "
-                "the "
-                "Function."
+                "not returned as output. The inputs that are modified inplace must all be outputs "
+                "of the Function."
             )
 
 

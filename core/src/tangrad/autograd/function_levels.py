@@ -43,8 +43,8 @@ def _apply_in_level(cls: Any, level: Level, args: tuple[Any, ...]) -> Any:
     if not has_setup_context(cls) and not alone and not unconcerned:
         raise RuntimeError(
             "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, "
-            "jacrev, ...), it must "
-            f"override the setup_context staticmethod ({cls.__name__}). forward then takes no ctx."
+            f"jacrev, ...), it must override the setup_context staticmethod ({cls.__name__}). "
+            "forward then takes no ctx."
         )
     if isinstance(level, GradLevel):
         return _apply_grad(cls, level, args)
@@ -118,16 +118,13 @@ def _apply_vmap(cls: Any, level: BatchLevel, args: tuple[Any, ...]) -> Any:
     if cls.generate_vmap_rule and custom:
         raise RuntimeError(
             f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and "
-            "an "
-            "overriden vmap staticmethod. Please set generate_vmap_rule=False or delete the "
-            "overriden vmap "
-            "staticmethod to avoid ambiguity."
+            "an overriden vmap staticmethod. Please set generate_vmap_rule=False or delete the "
+            "overriden vmap staticmethod to avoid ambiguity."
         )
     if not cls.generate_vmap_rule and not custom:
         raise RuntimeError(
             f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please "
-            "override and "
-            "implement the vmap staticmethod or set generate_vmap_rule=True."
+            "override and implement the vmap staticmethod or set generate_vmap_rule=True."
         )
     inner, dims = level.unwrap(args), tuple(level.dims(a) for a in args)
     if custom:

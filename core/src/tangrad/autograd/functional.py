@@ -11,6 +11,11 @@ from tangrad.autograd.grad_mode import enable_grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
+_INDEPENDENT = (
+    "The output of the user-provided function is independent of an input. This is not allowed in "
+    "strict mode."
+)
+
 
 def _tuple_of_tensors(value: Any, what: str, name: str) -> tuple[tuple[Any, ...], bool]:
     """Return (tensors as a tuple, whether they came as one).
@@ -63,8 +68,7 @@ def _vectors(v: Any, likes: tuple[Any, ...], name: str, what: str) -> tuple[Any,
         if len(likes) != 1 or likes[0].numel() != 1:
             raise RuntimeError(
                 f"The vector v can only be None if the {what} of the user-provided function is a "
-                "single "
-                "Tensor with a single element."
+                "single Tensor with a single element."
             )
         return (_C.lookup_op("ones_like")(likes[0]),)
     found, _ = _tuple_of_tensors(v, "v", name)
@@ -107,8 +111,7 @@ def vjp(
         found,
         xs,
         strict,
-        "The output of the user-provided function is independent of an input. This is "
-        "not allowed in strict mode.",
+        _INDEPENDENT,
     )
     return (
         _unpacked(_released(outputs, create_graph), out_tuple),
@@ -158,8 +161,7 @@ def jvp(
             _safe_grad(outputs, xs, us, True),
             xs,
             strict,
-            "The output of the user-provided function is "
-            "independent of an input. This is not allowed in strict mode.",
+            _INDEPENDENT,
         )
         pushed = _safe_grad(pulled, us, vectors, create_graph)
     products = _filled(pushed, outputs, False, "")
@@ -194,17 +196,14 @@ def jacobian(
     if strategy not in ("reverse-mode", "forward-mode"):
         raise AssertionError(
             'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your '
-            "function has "
-            'more outputs than inputs, "forward-mode" tends to be more performant. Otherwise, '
-            "prefer to "
-            'use "reverse-mode".'
+            'function has more outputs than inputs, "forward-mode" tends to be more performant. '
+            'Otherwise, prefer to use "reverse-mode".'
         )
     if strategy == "forward-mode":
         if not vectorize or create_graph:
             raise NotImplementedError(
                 'torch.autograd.functional.jacobian: `strategy="forward-mode"` needs '
-                "vectorize=True "
-                "and create_graph=False"
+                "vectorize=True and create_graph=False"
             )
         return _forward_jacobian(func, inputs)
     with enable_grad():
@@ -248,8 +247,7 @@ def _vectorized_rows(
     if strict:
         raise RuntimeError(
             "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not "
-            "supported "
-            "together."
+            "supported together."
         )
     n = output.numel()
     if not output.requires_grad or n == 0:
@@ -315,9 +313,7 @@ def hessian(
             _safe_grad((output,), xs, (_C.lookup_op("ones_like")(output),), True),
             xs,
             strict,
-            "The output of the user-provided function is independent of an input. This is not "
-            "allowed in "
-            "strict mode.",
+            _INDEPENDENT,
         )
         return found if as_tuple else found[0]
 
@@ -354,9 +350,7 @@ def vhp(
             _safe_grad((output,), xs, (_C.lookup_op("ones_like")(output),), True),
             xs,
             strict,
-            "The output of the user-provided function is independent of an input. This is not "
-            "allowed in "
-            "strict mode.",
+            _INDEPENDENT,
         )
         second = _safe_grad(first, xs, vectors, create_graph)
     products = _filled(second, xs, False, "")
@@ -385,8 +379,7 @@ def hvp(
             _safe_grad((output,), xs, (seed,), True),
             xs,
             strict,
-            "The output of the user-provided function is "
-            "independent of an input. This is not allowed in strict mode.",
+            _INDEPENDENT,
         )
         second = _safe_grad(first, xs, vectors, create_graph)
     products = _filled(second, xs, False, "")

@@ -72,8 +72,7 @@ def gradcheck(
         if not check.places:
             raise ValueError(
                 "gradcheck expects at least one tensor input of floating-point or complex dtype "
-                "that "
-                "requires gradients"
+                "that requires gradients"
             )
         if not check.outputs:
             check.no_differentiable_outputs()
@@ -101,20 +100,17 @@ def _check_inputs(values: Sequence[Any]) -> None:
         if isinstance(x, _C.Tensor) and x.requires_grad:
             if x.dtype.name not in ("float64", "complex128"):
                 warnings.warn(
-                    f"Input #{i} requires gradient and is not a double precision floating point "
-                    "or complex. This "
-                    "check will likely fail if all the inputs are not of double precision "
-                    "floating point or "
-                    "complex. ",
+                    f"Input #{i} requires gradient and is not a double precision floating point or "
+                    "complex. This check will likely fail if all the inputs are not of double "
+                    "precision floating point or complex. ",
                     stacklevel=3,
                 )
             if any(size > 1 and step == 0 for size, step in zip(x.shape, x.stride(), strict=True)):
                 raise RuntimeError(
                     f"The {i}th input has a dimension with stride 0. gradcheck only supports "
-                    "inputs that are "
-                    "non-overlapping to be able to compute the numerical gradients correctly. You "
-                    "should "
-                    "call .contiguous on the input before passing it to gradcheck."
+                    "inputs that are non-overlapping to be able to compute the numerical gradients "
+                    "correctly. You should call .contiguous on the input before passing it to "
+                    "gradcheck."
                 )
 
 
@@ -303,10 +299,9 @@ class _Check:
                 if a.numel() and float((a - b).abs().max()) > tolerance:
                     raise GradcheckError(
                         "Backward is not reentrant, i.e., running backward with same input and "
-                        "grad_output "
-                        "multiple times gives different values, although analytical gradient "
-                        "matches "
-                        f"numerical gradient. The tolerance for nondeterminism was {tolerance}."
+                        "grad_output multiple times gives different values, although analytical "
+                        "gradient matches numerical gradient. The tolerance for nondeterminism was "
+                        f"{tolerance}."
                     )
             found = grad([o], self.points, [_whole(seed, o)], retain_graph=True, allow_unused=True)
             for g, x in zip(found, self.points, strict=True):
@@ -336,8 +331,7 @@ class _Check:
                 if not _C.lookup_op("allclose")(a, b, self.rtol, self.atol, True):
                     raise GradcheckError(
                         "Expected backward function to handle undefined output grads. Please look "
-                        "at "
-                        '"Notes about undefined output gradients" in '
+                        'at "Notes about undefined output gradients" in '
                         '"tools/autograd/derivatives.yaml"'
                     )
 
@@ -368,8 +362,7 @@ class _Check:
                 if not _C.lookup_op("allclose")(g, wanted, self.rtol, self.atol, True):
                     raise GradcheckError(
                         f"For output and input {self.places[i]}: batched gradients differ from "
-                        "those of a "
-                        f"loop:\n{g}\n{wanted}"
+                        f"those of a loop:\n{g}\n{wanted}"
                     )
 
     def batched_forward(self) -> None:

@@ -144,10 +144,8 @@ class BatchLevel(Level):
         if self.randomness == "error":
             raise RuntimeError(
                 "vmap: called random operation while in randomness error mode. Please either use "
-                "the "
-                "'same' or 'different' randomness flags on vmap or perform the randomness "
-                "operation "
-                "out of vmap"
+                "the 'same' or 'different' randomness flags on vmap or perform the randomness "
+                "operation out of vmap"
             )
 
     def check_own(self, target: Any, name: str) -> None:
@@ -158,13 +156,11 @@ class BatchLevel(Level):
         """
         if not self.owns(target):
             raise RuntimeError(
-                "vmap: inplace arithmetic(self, *extra_args) is not possible because there "
-                "exists a Tensor `other` in "
-                "extra_args that has more elements than `self`. This happened due to `other` "
-                "being vmapped over but "
-                f"`self` not being vmapped over in a vmap (op '{name}'). Please try to use "
-                "out-of-place operators "
-                f"instead of inplace arithmetic."
+                "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists "
+                "a Tensor `other` in extra_args that has more elements than `self`. This happened "
+                "due to `other` being vmapped over but `self` not being vmapped over in a vmap (op "
+                f"'{name}'). Please try to use out-of-place operators instead of inplace "
+                "arithmetic."
             )
 
     def _write(
@@ -214,8 +210,8 @@ class BatchLevel(Level):
             if not current().creating:
                 raise RuntimeError(
                     "vmap: Cannot ask for different inplace randomness on an unbatched tensor. "
-                    "This will "
-                    "appear like same randomness. Clone a batched tensor, or draw out of place."
+                    "This will appear like same randomness. Clone a batched tensor, or draw out of "
+                    "place."
                 )
             clone = _C.lookup_op("clone")
             drawn = [
@@ -270,10 +266,8 @@ def batched_call(
     if op.definition.shape_depends_on_data:
         raise RuntimeError(
             f"vmap: It looks like you're calling {op.definition.public_name or op.name}, whose "
-            "result has a "
-            "shape that depends on values. We don't support vmap over dynamic shapes; use "
-            "torch.where "
-            "or an operation of fixed shape."
+            "result has a shape that depends on values. We don't support vmap over dynamic shapes; "
+            "use torch.where or an operation of fixed shape."
         )
     return looped(op, size, dims, inner)
 

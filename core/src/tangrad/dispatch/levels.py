@@ -196,11 +196,10 @@ class Level:
         """
         if not self.owns(target):
             raise RuntimeError(
-                "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted "
-                "to call in-place "
-                f"operation ({name}) that would mutate a captured Tensor. This is not supported; "
-                "please rewrite the "
-                f"function being transformed to explicitly accept the mutated Tensor(s) as inputs."
+                "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to "
+                f"call in-place operation ({name}) that would mutate a captured Tensor. This is "
+                "not supported; please rewrite the function being transformed to explicitly accept "
+                "the mutated Tensor(s) as inputs."
             )
 
 

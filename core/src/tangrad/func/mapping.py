@@ -70,22 +70,19 @@ def _flat_inputs(
     if not isinstance(in_dims, int) and not isinstance(in_dims, tuple):
         raise ValueError(
             f"{call}: expected `in_dims` to be int or a (potentially nested) tuple matching the "
-            "structure of "
-            f"inputs, got: {type(in_dims)}."
+            f"structure of inputs, got: {type(in_dims)}."
         )
     if not args and not kwargs:
         raise ValueError(
             f"{call}: got no inputs. Maybe you forgot to add inputs, or you are trying to vmap "
-            "over a "
-            "function with no inputs. The latter is unsupported."
+            "over a function with no inputs. The latter is unsupported."
         )
     leaves, args_spec = tree_flatten(args)
     dims = broadcast_prefix(in_dims, args_spec)
     if dims is None:
         raise ValueError(
             f"{call}: in_dims is not compatible with the structure of `inputs`. in_dims has "
-            "structure "
-            f"{tree_flatten(in_dims)[1]} but inputs has structure {args_spec}."
+            f"structure {tree_flatten(in_dims)[1]} but inputs has structure {args_spec}."
         )
     dims = [_checked_dim(call, x, d) for x, d in zip(leaves, dims, strict=True)]
     keyword_leaves, keyword_spec = tree_flatten(kwargs)
@@ -105,14 +102,12 @@ def _checked_dim(call: str, x: Any, dim: Any) -> int | None:
     if not isinstance(x, _C.Tensor):
         raise ValueError(
             f"{call}: Got in_dim={dim} for an input but the input is of type {type(x)}. We cannot "
-            "vmap over "
-            f"non-Tensor arguments, please use None as the respective in_dim"
+            "vmap over non-Tensor arguments, please use None as the respective in_dim"
         )
     if dim < -x.ndim or dim >= x.ndim:
         raise ValueError(
             f"{call}: Got in_dim={dim} for some input, but that input is a Tensor of "
-            f"dimensionality {x.ndim} "
-            f"so expected in_dim to satisfy -{x.ndim} <= in_dim < {x.ndim}."
+            f"dimensionality {x.ndim} so expected in_dim to satisfy -{x.ndim} <= in_dim < {x.ndim}."
         )
     return dim % x.ndim
 
@@ -128,8 +123,7 @@ def _batch_size(call: str, leaves: list[Any], dims: list[Any]) -> int:
     if any(s != sizes[0] for s in sizes):
         raise ValueError(
             "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
-            f"{sizes} "
-            "for the mapped dimension"
+            f"{sizes} for the mapped dimension"
         )
     return sizes[0]
 
@@ -165,8 +159,7 @@ def _out_places(func: Any, out_dims: Any, outputs: list[Any], spec: Any) -> list
         if not isinstance(o, _C.Tensor):
             raise ValueError(
                 f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type "
-                f"{type(o)} as "
-                "a return."
+                f"{type(o)} as a return."
             )
     if isinstance(out_dims, tuple) and len(out_dims) == 1 and spec.type is None:
         out_dims = out_dims[0]
@@ -174,14 +167,12 @@ def _out_places(func: Any, out_dims: Any, outputs: list[Any], spec: Any) -> list
     if places is None:
         raise ValueError(
             f"{call}: out_dims is not compatible with the structure of `outputs`. out_dims has "
-            "structure "
-            f"{tree_flatten(out_dims)[1]} but outputs has structure {spec}."
+            f"structure {tree_flatten(out_dims)[1]} but outputs has structure {spec}."
         )
     if any(not isinstance(d, int) and d is not None for d in places):
         raise ValueError(
             f"{call}: `out_dims` must be an int, None or a python collection of ints representing "
-            "where in "
-            "the outputs the vmapped dimension should appear."
+            "where in the outputs the vmapped dimension should appear."
         )
     return places
 

@@ -56,14 +56,12 @@ def _require(level: GradLevel, tree: Any, name: str) -> list[Any]:
         if not _is_tensor(x):
             raise TypeError(
                 f"{name}: Expected tensors as inputs, got value of type {type(x).__name__}; pass "
-                "what is not "
-                "to be differentiated outside argnums"
+                "what is not to be differentiated outside argnums"
             )
         if not _is_differentiable(x):
             raise RuntimeError(
                 f"{name}: only Tensors of floating point and complex dtype can be differentiated, "
-                "got an "
-                f"input of dtype {x.dtype} and shape {list(x.shape)}"
+                f"got an input of dtype {x.dtype} and shape {list(x.shape)}"
             )
         x.requires_grad_()
     return leaves
@@ -149,8 +147,7 @@ def _check_outputs(outputs: list[Any], name: str) -> None:
         if not _is_differentiable(o):
             raise RuntimeError(
                 f"{name}: All outputs of f must be floating-point or complex Tensors, got Tensor "
-                "with "
-                f"dtype {o.dtype}"
+                f"with dtype {o.dtype}"
             )
 
 
@@ -169,8 +166,7 @@ class _Pullback:
         if spec != self.spec:
             raise RuntimeError(
                 "Expected pytree structure of cotangents to be the same as pytree structure of "
-                "outputs "
-                f"to the function. cotangents: {spec}, primal output: {self.spec}"
+                f"outputs to the function. cotangents: {spec}, primal output: {self.spec}"
             )
         for i, (c, o) in enumerate(zip(leaves, self.roots, strict=True)):
             if not _is_tensor(c):
@@ -178,8 +174,7 @@ class _Pullback:
             if tuple(c.shape) != tuple(o.shape):
                 raise RuntimeError(
                     f"Mismatch in shape: grad_output[{i}] has a shape of {list(c.shape)} and "
-                    f"output[{i}] "
-                    f"has a shape of {list(o.shape)}."
+                    f"output[{i}] has a shape of {list(o.shape)}."
                 )
         create = _C.is_grad_enabled() if create_graph is None else create_graph
         return tree_unflatten(
@@ -337,10 +332,8 @@ def jvp(
     if spec != tangents_spec:
         raise RuntimeError(
             f"{name}: Expected primals and tangents to have the same python structure. For "
-            "example, if "
-            "primals is a tuple of 3 tensors, tangents also must be. Got primals with structure "
-            f"{spec} "
-            f"and tangents with structure {tangents_spec}"
+            "example, if primals is a tuple of 3 tensors, tangents also must be. Got primals with "
+            f"structure {spec} and tangents with structure {tangents_spec}"
         )
     _check_directions(points, directions, name)
     level = JvpLevel()
@@ -378,8 +371,7 @@ def _check_directions(points: list[Any], directions: list[Any], name: str) -> No
         if tuple(p.shape) != tuple(t.shape):
             raise RuntimeError(
                 f"{name}: Expected each tangent to have the shape of its primal, got primal of "
-                "shape "
-                f"{list(p.shape)} and tangent of shape {list(t.shape)}"
+                f"shape {list(p.shape)} and tangent of shape {list(t.shape)}"
             )
 
 

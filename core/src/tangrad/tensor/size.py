@@ -75,6 +75,6 @@ def _checked(position: int, size: Any) -> Any:
         return as_int(size)
     except TypeError:
         raise TypeError(
-            "tangrad.Size() takes an iterable of 'int' "
-            f"(item {position} is '{type(size).__name__}')"
+            f"tangrad.Size() takes an iterable of 'int' (item {position} is "
+            f"'{type(size).__name__}')"
         ) from None

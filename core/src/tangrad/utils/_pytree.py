@@ -441,8 +441,7 @@ def tree_unflatten(leaves: Any, treespec: TreeSpec) -> Any:
     if len(leaves) != treespec.num_leaves:
         raise ValueError(
             f"tree_unflatten(leaves, treespec): `leaves` has length {len(leaves)} but the spec "
-            "refers to a "
-            f"pytree that holds {treespec.num_leaves} items ({treespec})."
+            f"refers to a pytree that holds {treespec.num_leaves} items ({treespec})."
         )
     return _unflatten(iter(leaves), treespec)
 

@@ -464,8 +464,8 @@ class Transformer(Module):
         batch = 0 if self.batch_first else 1
         if src.dim() == 3 and src.size(batch) != tgt.size(batch):
             raise RuntimeError(
-                "the batch number of src and tgt must be equal, got "
-                f"{src.size(batch)} and {tgt.size(batch)}"
+                f"the batch number of src and tgt must be equal, got {src.size(batch)} and "
+                f"{tgt.size(batch)}"
             )
         if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
             raise RuntimeError(

@@ -134,8 +134,8 @@ class _Orthogonal(Module):
         """Return the reflections whose product is the Q of QR with positive diagonal of R."""
         if self.orthogonal_map != _OrthMaps.householder:
             raise NotImplementedError(
-                "It is not possible to assign to the matrix exponential "
-                "or the Cayley parametrizations when use_trivialization=False."
+                "It is not possible to assign to the matrix exponential or the Cayley "
+                "parametrizations when use_trivialization=False."
             )
         packed, tau = tangrad.geqrf(tall)
         diagonal = packed.diagonal(dim1=-2, dim2=-1)
@@ -254,13 +254,13 @@ class _SpectralNorm(Module):
         ndim = weight.dim()
         if not -ndim <= dim < ndim:
             raise IndexError(
-                "Dimension out of range (expected to be in range of "
-                f"[-{ndim}, {ndim - 1}] but got {dim})"
+                f"Dimension out of range (expected to be in range of [-{ndim}, {ndim - 1}] but got "
+                f"{dim})"
             )
         if n_power_iterations <= 0:
             raise ValueError(
-                "Expected n_power_iterations to be positive, but "
-                f"got n_power_iterations={n_power_iterations}"
+                "Expected n_power_iterations to be positive, but got "
+                f"n_power_iterations={n_power_iterations}"
             )
         self.dim = dim % ndim
         self.eps = eps

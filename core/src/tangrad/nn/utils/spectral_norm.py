@@ -63,8 +63,8 @@ class SpectralNorm:
         """Remember what to compute."""
         if n_power_iterations <= 0:
             raise ValueError(
-                "Expected n_power_iterations to be positive, but "
-                f"got n_power_iterations={n_power_iterations}"
+                "Expected n_power_iterations to be positive, but got "
+                f"n_power_iterations={n_power_iterations}"
             )
         self.name, self.dim, self.eps = name, dim, eps
         self.n_power_iterations = n_power_iterations

@@ -42,8 +42,8 @@ def _check_mm(self: Any, mat2: Any) -> None:
     _check_ndim("mm", "mat2", mat2, 2)
     if self.shape[1] != mat2.shape[0]:
         raise RuntimeError(
-            "mat1 and mat2 shapes cannot be multiplied "
-            f"({self.shape[0]}x{self.shape[1]} and {mat2.shape[0]}x{mat2.shape[1]})"
+            f"mat1 and mat2 shapes cannot be multiplied ({self.shape[0]}x{self.shape[1]} and "
+            f"{mat2.shape[0]}x{mat2.shape[1]})"
         )
     check_dtypes("mm", self, mat2)
 
@@ -139,8 +139,8 @@ bmm = op(
 def _check_mv(self: Any, vec: Any) -> None:
     if len(self.shape) != 2 or len(vec.shape) != 1:
         raise RuntimeError(
-            "vector + matrix @ vector expected, got "
-            f"1, {len(self.shape)}, {len(vec.shape)} dimensions (mv)"
+            f"vector + matrix @ vector expected, got 1, {len(self.shape)}, {len(vec.shape)} "
+            "dimensions (mv)"
         )
     if self.shape[1] != vec.shape[0]:
         raise RuntimeError(
@@ -189,8 +189,8 @@ mv = op(
 def _check_dot(self: Any, tensor: Any) -> None:
     if len(self.shape) != 1 or len(tensor.shape) != 1:
         raise RuntimeError(
-            "1D tensors expected, but got "
-            f"{len(self.shape)}D and {len(tensor.shape)}D tensors (dot)"
+            f"1D tensors expected, but got {len(self.shape)}D and {len(tensor.shape)}D tensors "
+            "(dot)"
         )
     if self.shape[0] != tensor.shape[0]:
         raise RuntimeError(
@@ -608,8 +608,8 @@ def tensordot(a: Any, b: Any, dims: Any) -> Any:
             a = a.sum(i, keepdim=True, dtype=a.dtype)
         if a.shape[i] != b.shape[j]:
             raise RuntimeError(
-                "contracted dimensions need to match, but first has size "
-                f"{a.shape[i]} in dim {i} and second has size {b.shape[j]} in dim {j}"
+                f"contracted dimensions need to match, but first has size {a.shape[i]} in dim {i} "
+                f"and second has size {b.shape[j]} in dim {j}"
             )
     free_a = [d for d in range(a.ndim) if d not in ours]
     free_b = [d for d in range(b.ndim) if d not in theirs]

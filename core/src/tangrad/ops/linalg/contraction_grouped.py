@@ -119,8 +119,8 @@ def _check_grouped(mat_a: Any, mat_b: Any, offs: Any, bias: Any, out_dtype: Any)
         )
     if offs is not None and (offs.ndim != 1 or not str(offs.dtype).endswith(".int32")):
         raise RuntimeError(
-            "grouped_mm: Offsets have to be int32 and 1-D, got "
-            f"{offs.dtype} of shape {list(offs.shape)}"
+            f"grouped_mm: Offsets have to be int32 and 1-D, got {offs.dtype} of shape "
+            f"{list(offs.shape)}"
         )
     groups = {x.shape[0] for x in (mat_a, mat_b) if x.ndim == 3}
     if offs is not None:

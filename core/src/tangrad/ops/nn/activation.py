@@ -137,8 +137,8 @@ elu = pointwise(
 
 selu = pointwise(
     "selu(Tensor self) -> Tensor",
-    "1.0507009873554804934193349852946 * "
-    "where(self > 0, self, 1.6732632423543772848170429916717 * expm1(self))",
+    "1.0507009873554804934193349852946 * where(self > 0, self, 1.6732632423543772848170429916717 * "
+    "expm1(self))",
     dtypes="floating",
     partials={
         "self": "where(self <= 0, 1.7580993408473768599402175208123 * exp(self), "

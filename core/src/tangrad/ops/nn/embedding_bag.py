@@ -379,7 +379,7 @@ def _check_bag_arguments(
         )
     if input.ndim == 1 and (offsets is None or offsets.ndim != 1):
         raise ValueError(
-            f"offsets has to be a 1D Tensor but got "
+            "offsets has to be a 1D Tensor but got "
             f"{None if offsets is None else list(offsets.shape)}"
         )
     if input.ndim not in (1, 2):

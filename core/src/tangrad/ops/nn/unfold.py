@@ -334,8 +334,8 @@ def channel_shuffle(input: Any, groups: int) -> Any:
     channels = input.shape[1]
     if channels % groups:
         raise RuntimeError(
-            "Number of channels must be divisible by groups. Got "
-            f"{channels} channels and {groups} groups (channel_shuffle)."
+            f"Number of channels must be divisible by groups. Got {channels} channels and {groups} "
+            "groups (channel_shuffle)."
         )
     shape = (input.shape[0], groups, channels // groups, *input.shape[2:])
     mixed = input.reshape(shape).transpose(1, 2)

@@ -380,8 +380,8 @@ transpose = view(
 def _t_geometry(self: Any) -> Geometry:
     if len(self.shape) > 2:
         raise RuntimeError(
-            "t() expects a tensor with <= 2 dimensions, but self is "
-            f"{len(self.shape)}D; use transpose or mT"
+            f"t() expects a tensor with <= 2 dimensions, but self is {len(self.shape)}D; use "
+            "transpose or mT"
         )
     return tuple(reversed(self.shape)), tuple(reversed(self.stride)), self.offset
 

@@ -45,8 +45,8 @@ class LRScheduler:
                 group.setdefault("initial_lr", _copied(group["lr"]))
             elif "initial_lr" not in group:
                 raise KeyError(
-                    "param 'initial_lr' is not specified in "
-                    f"param_groups[{position}] when resuming an optimizer"
+                    f"param 'initial_lr' is not specified in param_groups[{position}] when "
+                    "resuming an optimizer"
                 )
         self.base_lrs: list[Any] = [_copied(g["initial_lr"]) for g in optimizer.param_groups]
         self.last_epoch = last_epoch

@@ -32,9 +32,8 @@ _FAMILIES = {
         "_batch_moments_"
     ),
     "places": (
-        "gather index_select index_add index_select_backward index_copy "
-        "index_fill_scalar scatter_src scatter_value scatter_add "
-        "scatter_multiply scatter_extreme"
+        "gather index_select index_add index_select_backward index_copy index_fill_scalar "
+        "scatter_src scatter_value scatter_add scatter_multiply scatter_extreme"
     ),
     "indices": "index _index_put masked_select masked_scatter nonzero_table",
     "sorting": "sort topk _permutation_of",

@@ -354,8 +354,8 @@ def _check_exclusive(
         for name, value in (("shuffle", shuffle or None), ("sampler", sampler)):
             if value is not None:
                 raise ValueError(
-                    "DataLoader with IterableDataset: expected unspecified "
-                    f"{name} option, but got {name}={value}"
+                    f"DataLoader with IterableDataset: expected unspecified {name} option, but got "
+                    f"{name}={value}"
                 )
         if batch_sampler is not None:
             raise ValueError(

@@ -134,8 +134,8 @@ def _require_fitting(query: Tensor, key: Tensor, value: Tensor, grouped: bool) -
         raise NotImplementedError(f"flex_attention: expected 4 dimensions each, got {shapes}")
     if not query.device == key.device == value.device:
         raise ValueError(
-            "flex_attention: expected one device, got "
-            f"{query.device}, {key.device} and {value.device}"
+            f"flex_attention: expected one device, got {query.device}, {key.device} and "
+            f"{value.device}"
         )
     if query.shape[-1] != key.shape[-1]:
         raise ValueError(f"Expect query and key to have the same embedding dimension, got {shapes}")

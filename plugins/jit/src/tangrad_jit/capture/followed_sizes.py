@@ -28,9 +28,8 @@ __all__ = ["FollowedSizes", "FollowSizes"]
 _SYMBOLIC = (tangrad.SymInt, tangrad.SymFloat)
 # Ops that make or show tensors of sizes they are given, and decide nothing else by them.
 _TAKE_SIZES = frozenset(
-    "reshape view expand narrow select unflatten unsqueeze repeat __getitem__ __setitem__ "
-    "zeros ones empty full rand randn arange tril triu eye "
-    "new_zeros new_ones new_empty new_full".split()
+    "reshape view expand narrow select unflatten unsqueeze repeat __getitem__ __setitem__ zeros "
+    "ones empty full rand randn arange tril triu eye new_zeros new_ones new_empty new_full".split()
 )
 # What tells nothing of a tensor's sizes.
 _TELL_NO_SIZE = frozenset(
