@@ -236,3 +236,25 @@ def test_a_step_is_differentiable_in_all_of_its_state(kind, options, averages):
         return p, *(optimizer.state[p][name] for name in names)
 
     assert tangrad.autograd.gradcheck(step, [x.requires_grad_() for x in (p, g, *values)])
+
+
+WRONG = [
+    {"lr": -1.0},
+    {"eps": -1.0},
+    {"betas": (1.0, 0.9)},
+    {"betas": (0.9, -0.1)},
+    {"weight_decay": -1.0},
+    {"eps": -1.0, "betas": (2.0, 2.0), "weight_decay": -1.0},
+]
+
+
+@pytest.mark.parametrize("options", WRONG, ids=repr)
+@pytest.mark.parametrize("kind", ["Adam", "AdamW", "Adamax", "NAdam", "RAdam"])
+def test_options_out_of_range_are_refused_in_the_words_of_torch(kind, options):
+    torch = pytest.importorskip("torch")
+    said = []
+    for framework in (torch, tangrad):
+        with pytest.raises(ValueError, match="Invalid") as found:
+            getattr(framework.optim, kind)(parameters(framework), **options)
+        said.append(str(found.value))
+    assert said[0] == said[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.optim.elementwise import ElementwiseOptimizer, counted, decayed
+from tangrad.optim.elementwise import ElementwiseOptimizer, counted, decayed, ranges_of_moments
 from tangrad.optim.optimizer import _step_number, _value
 
 __all__ = ["Adamax"]
@@ -55,13 +55,7 @@ class Adamax(ElementwiseOptimizer):
             "differentiable": differentiable,
             "capturable": capturable,
         }
-        ranges = [
-            (eps >= 0.0, f"Invalid epsilon value: {eps}"),
-            (0.0 <= betas[0] < 1.0, f"Invalid beta parameter at index 0: {betas[0]}"),
-            (0.0 <= betas[1] < 1.0, f"Invalid beta parameter at index 1: {betas[1]}"),
-            (weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}"),
-        ]
-        super().__init__(params, defaults, ranges)
+        super().__init__(params, defaults, ranges_of_moments(betas, eps, weight_decay))
 
     def _start(self, parameter: Any, group: dict[str, Any]) -> dict[str, Any]:
         return {

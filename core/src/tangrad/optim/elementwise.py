@@ -22,6 +22,18 @@ _ABSENT = {
 }
 
 
+def ranges_of_moments(betas: Any, eps: float, weight_decay: float) -> list[tuple[bool, str]]:
+    """Return what is asked of the options of an optimizer that keeps two moments, as `ranges`."""
+    return [
+        (eps >= 0.0, f"Invalid epsilon value: {eps}"),
+        *(
+            (0.0 <= beta < 1.0, f"Invalid beta parameter at index {place}: {beta}")
+            for place, beta in enumerate(betas)
+        ),
+        (weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}"),
+    ]
+
+
 class ElementwiseOptimizer(Optimizer):
     """An optimizer whose step is a formula of one parameter, its gradient and its state.
 

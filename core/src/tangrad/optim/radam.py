@@ -6,7 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.dispatch.tracing import number_of
-from tangrad.optim.elementwise import ElementwiseOptimizer, decayed
+from tangrad.optim.elementwise import ElementwiseOptimizer, decayed, ranges_of_moments
 from tangrad.optim.optimizer import _step_number, _value
 
 __all__ = ["RAdam"]
@@ -61,13 +61,7 @@ class RAdam(ElementwiseOptimizer):
             "decoupled_weight_decay": decoupled_weight_decay,
             "differentiable": differentiable,
         }
-        ranges = [
-            (eps >= 0.0, f"Invalid epsilon value: {eps}"),
-            (0.0 <= betas[0] < 1.0, f"Invalid beta parameter at index 0: {betas[0]}"),
-            (0.0 <= betas[1] < 1.0, f"Invalid beta parameter at index 1: {betas[1]}"),
-            (weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}"),
-        ]
-        super().__init__(params, defaults, ranges)
+        super().__init__(params, defaults, ranges_of_moments(betas, eps, weight_decay))
 
     def _start(self, parameter: Any, group: dict[str, Any]) -> dict[str, Any]:
         return {
