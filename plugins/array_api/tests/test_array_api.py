@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import array
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -402,3 +404,27 @@ def test_a_mask_without_elements_picks_none(shape, mask):
 @pytest.mark.parametrize("k", [2**63, -(2**70), 3, -2])
 def test_diagonals_outside_the_matrix_are_empty(k):
     assert not xp.any(xp.eye(2, 3, k=k) != 0)
+
+
+def test_what_is_shown_says_under_which_name():
+    shown = {name: getattr(xp, name) for name in dir(xp) if not name.startswith("_")}
+    modules = {name: getattr(what, "__module__", None) for name, what in shown.items()}
+    ours = {name: module for name, module in modules.items() if module and "tangrad" in module}
+    assert {"Array", "sum", "asarray"} <= set(ours)
+    assert {
+        module for module in ours.values() if not module.startswith("tangrad.array_api")
+    } == set()
+    assert xp.fft.fft.__module__ == "tangrad.array_api.fft"
+
+
+def test_arrays_and_functions_are_pickled_by_their_public_names():
+    x = xp.asarray([[1.0, 2.0], [3.0, 4.0]], dtype=xp.float64)
+    stream = pickle.dumps([x, xp.sum])
+    assert b"tangrad.array_api" in stream
+    assert b"tangrad_array_api" not in stream
+    found, function = pickle.loads(stream)
+    assert function is xp.sum
+    for other in (found, copy.copy(x), copy.deepcopy(x)):
+        assert type(other) is xp.Array
+        assert (other.dtype, other.tensor.tolist()) == (x.dtype, x.tensor.tolist())
+    assert pickle.loads(b"\x80\x02ctangrad.array_api\nArray\n.") is xp.Array

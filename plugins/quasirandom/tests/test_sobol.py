@@ -90,3 +90,10 @@ def test_more_dimensions_than_there_are_numbers_for_are_refused():
     assert tangrad.quasirandom.SobolEngine.MAXDIM == 5715
     with pytest.raises(ValueError, match=r"\[1, 5715\], got 5716"):
         engine(tangrad, 5716)
+
+
+def test_pickles_name_what_was_in_the_core_as_before():
+    kind = tangrad.quasirandom.SobolEngine
+    assert kind.__module__ == "tangrad.quasirandom"
+    assert b"tangrad_quasirandom" not in pickle.dumps(engine(tangrad, 2))
+    assert pickle.loads(b"\x80\x02ctangrad.quasirandom\nSobolEngine\n.") is kind

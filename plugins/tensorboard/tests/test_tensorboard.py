@@ -1,6 +1,7 @@
 """Event files, read back by a reader of their own; numbers as PyTorch writes them."""
 
 import io
+import pickle
 import struct
 import wave
 import zlib
@@ -359,3 +360,11 @@ def test_a_purge_and_a_default_directory(tmp_path, monkeypatch):
     (path,) = tmp_path.glob("runs/*-try/events.*.x")
     _, purge = records(path)
     assert (purge[2], message(purge[7][0])) == ([4], {1: [1]})
+
+
+@pytest.mark.parametrize("kind", [SummaryWriter, FileWriter])
+def test_pickles_name_what_was_in_the_core_as_before(kind):
+    assert kind.__module__ == "tangrad.utils.tensorboard"
+    assert b"tangrad_tensorboard" not in pickle.dumps(kind)
+    name = b"ctangrad.utils.tensorboard\n" + kind.__name__.encode() + b"\n"
+    assert pickle.loads(b"\x80\x02" + name + b".") is kind

@@ -27,6 +27,12 @@ class Array:
         """Refuse: arrays are made by functions."""
         raise TypeError("arrays are made by functions, as tangrad.array_api.asarray")
 
+    def __reduce__(self) -> tuple[Any, tuple[Any]]:
+        """Return what makes the array again, for pickles and copies."""
+        from tangrad_array_api.creation import asarray
+
+        return asarray, (self.tensor,)
+
     @property
     def dtype(self) -> Any:
         """The dtype of the elements."""
