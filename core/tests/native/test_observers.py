@@ -366,3 +366,46 @@ def test_a_long_chain_goes_without_recursion_and_without_collections():
     for _ in range(50_000):
         y = y + x
     del y
+
+
+LONG_WALK = """
+import gc
+import tangrad
+
+x = y = tangrad.ones(1, requires_grad=True)
+for _ in range(200_000):
+    y = y + x
+full = []
+gc.collect()
+gc.callbacks.append(lambda phase, info: full.append(info) if info["generation"] == 2 else None)
+y.backward()
+print(len(full))
+"""
+
+
+def test_a_long_walk_sets_off_no_full_collection():
+    """What a run knows of each node would make one, which then looks at the whole graph."""
+    done = subprocess.run(
+        [sys.executable, "-c", LONG_WALK], capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout == "0\n", done.stderr
+
+
+def test_a_walk_that_fails_leaves_nothing_that_no_collection_finds():
+    def fail(gradient):
+        raise RuntimeError("no further")
+
+    def make():
+        mark = Marked()
+        x = tangrad.ones(2, requires_grad=True)
+        y = x.exp()
+        y.register_hook(lambda g, mark=mark: None)
+        z = y.exp() * y
+        y.register_hook(fail)
+        with pytest.raises(RuntimeError, match="no further"):
+            z.sum().backward(retain_graph=True)
+        with pytest.raises(RuntimeError, match="no further"):
+            tangrad.autograd.grad(z.sum(), [x, y], create_graph=True)
+        return weakref.ref(mark)
+
+    assert freed(make)

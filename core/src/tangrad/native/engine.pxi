@@ -28,6 +28,9 @@ cdef class Run:
             return s
         if s is None or not s.run.active:
             s = State.__new__(State)
+            # There is one per node of the walk, and none is left when it ends: collections in
+            # between need not look at them.
+            PyObject_GC_UnTrack(<void*>s)
             s.run = self
             node.state = s
             return s
@@ -94,6 +97,22 @@ cdef int count_dependencies(Run run, list roots) except -1:
                 stack.append(child)
             s = run.state_of(child)
             s.waiting += 1
+    return 0
+
+
+cdef int forget(Run run, list roots) except -1:
+    """Take what a run that failed knows off the nodes, for no collection would find it there."""
+    cdef list stack = list(roots)
+    cdef set seen = set()
+    cdef Node node
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.state is not None and node.state.run is run:
+            node.state = None
+        stack.extend([child for child in node.next_ or () if child is not None])
     return 0
 
 
@@ -252,9 +271,13 @@ cdef list run_backward(list roots, list root_numbers, list root_grads, bint keep
                 observed_node(run, node)
             else:
                 run_node(run, node)
+    except BaseException:
+        forget(run, distinct)
+        raise
     finally:
         tg_tls.grad_enabled = saved_mode
         run.active = False
+        run.overflow.clear()
     return run.captured
 
 

@@ -94,7 +94,7 @@ cdef object finish_views(Op op, Tensor src, list views, Node node):
         t.flags |= MULTI_VIEW
     if node is not None and views:
         connect_outputs(node, views)
-    return tuple(views) if op.definition.returns_tuple else views
+    return tuple(views)
 
 
 cdef Tensor view_of_geometry(Op op, Tensor src, tuple geometry):

@@ -44,7 +44,6 @@ class Definition(Results, Computing, Derivatives, Forms, Examples):
     members: Sequence[Any] = ()
     parent: str | None = None  # of a derived op: the name of that from which it follows
     variants: Mapping[str, Any] = {}
-    returns_tuple = True
     public_name: str | None = None
     op: Any = None
 
