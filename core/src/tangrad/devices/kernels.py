@@ -42,10 +42,10 @@ def register_kernel(
     """
     if not callable(kernel):
         raise TypeError(f"register_kernel: the kernel of '{op}' on '{device}' is not callable")
-    from tangrad import _C, ops
+    from tangrad import _C
     from tangrad.dispatch.watching import KERNEL, is_watched, watched
 
-    found = ops.lookup(op)
+    found = _C.lookup_op(op)
     name = layout.name if isinstance(layout, _C.layout) else layout
     if dtypes is not None:
         given = [dtypes] if isinstance(dtypes, (str, _C.dtype)) else dtypes

@@ -19,7 +19,7 @@ from tangrad.plugin.compiled.dialect import Kernel, KernelDialect
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 
 class Plan(NamedTuple):
@@ -252,7 +252,7 @@ _FIELDS = (
 _LARGEST = 512
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of `_attention` or `_attention_backward`."""
     if KINDS[dtype] != "f":
         return None
@@ -313,16 +313,14 @@ def _numbers(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float) -> l
     return [*given, float(scale)]
 
 
-def _unit(driver: CompilingDriver, dtype: str, plan: Plan, mask: Any, backward: bool) -> Unit:
+def _unit(driver: Compiler, dtype: str, plan: Plan, mask: Any, backward: bool) -> Unit:
     kind = _mask_kind(mask)
     masked = dtype if mask is None else mask.dtype.name
     key = ("attention", dtype, plan, kind, masked, backward)
     return driver.unit(key, lambda: _made(driver, dtype, plan, kind, masked, backward))
 
 
-def _made(
-    driver: CompilingDriver, dtype: str, plan: Plan, kind: str, masked: str, backward: bool
-) -> Unit:
+def _made(driver: Compiler, dtype: str, plan: Plan, kind: str, masked: str, backward: bool) -> Unit:
     dialect, kept = driver.dialect, compute_type(dtype)
     frame = text.names(dialect, x=dtype, m=masked) + text.fold_functions(dialect, plan.group, kept)
     values = {
@@ -354,7 +352,7 @@ def _kernel(name: str, buffers: Any, shared: str, body: str, rows: str) -> Kerne
     return Kernel(name, buffers, _FIELDS, text_.replace("OWN_ROWS", rows))
 
 
-def _forward(driver: CompilingDriver, dtype: str, plan: Plan, outs: Any, args: Any) -> None:
+def _forward(driver: Compiler, dtype: str, plan: Plan, outs: Any, args: Any) -> None:
     query, key, value, mask, causal, scale = args
     q, k, v = (_batched(x) for x in (query, key, value))
     mask = None if mask is None else _batched(mask)
@@ -365,7 +363,7 @@ def _forward(driver: CompilingDriver, dtype: str, plan: Plan, outs: Any, args: A
         unit.launch("forward", blocks, [y, sums, q, k, v, mask], given, query.device.index)
 
 
-def _backward(driver: CompilingDriver, dtype: str, plan: Plan, outs: Any, args: Any) -> None:
+def _backward(driver: Compiler, dtype: str, plan: Plan, outs: Any, args: Any) -> None:
     grad, query, key, value, mask, output, sums, causal, scale = args
     q, k, v = (_batched(x) for x in (query, key, value))
     mask = None if mask is None else _batched(mask)
@@ -379,7 +377,7 @@ def _backward(driver: CompilingDriver, dtype: str, plan: Plan, outs: Any, args: 
         unit.launch("by_key", _blocks(driver, plan, k), [by_k, by_v, *read], given, index)
 
 
-def _blocks(driver: CompilingDriver, plan: Plan, rows: Any) -> int:
+def _blocks(driver: Compiler, plan: Plan, rows: Any) -> int:
     members = driver.dialect.lanes // plan.group
     count = rows.shape[0] * rows.shape[1] * -(-rows.shape[2] // members)
     return max(1, min(count, driver.dialect.max_blocks))

@@ -19,7 +19,7 @@ from tangrad.plugin.compiled import products, text, tiles
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 # What is convolved is read with its strides; `of_x` are those of (image, channel, three places).
 _GEOMETRY = (
@@ -136,7 +136,7 @@ _FORMS["convolution_weight_bias"] = (
 )
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of a convolution or of one of its gradients."""
     if KINDS[dtype] not in "fc":
         return None
@@ -178,7 +178,7 @@ def _empty(outs: Any, x: Any, w: Any, y: Any, bias: Any) -> bool:
 
 
 def run(
-    driver: CompilingDriver,
+    driver: Compiler,
     name: str,
     dtype: str,
     tensors: tuple[Any, Any, Any, Any],
@@ -236,7 +236,7 @@ def _three(values: tuple[int, ...], fill: int) -> list[int]:
     return [fill] * (3 - len(values)) + list(values)
 
 
-def _unit(driver: CompilingDriver, name: str, dtype: str, cut: tiles.Cut) -> Unit:
+def _unit(driver: Compiler, name: str, dtype: str, cut: tiles.Cut) -> Unit:
     buffers = (*((dtype, n) for n in ("x", "w", "y", "bias")), (compute_type(dtype), "parts"))
     fields = (*(("int64", n, 0) for n in tiles.FIELDS), *(("int64", n, c) for n, c in _GEOMETRY))
     frame = text.names(driver.dialect, x=dtype) + tiles.settings(driver.dialect, cut.tile)

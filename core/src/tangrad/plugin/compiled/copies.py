@@ -13,7 +13,7 @@ from tangrad.expr.syntax import DTYPES
 from tangrad.plugin.compiled.pointwise import Loops
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 __all__ = ["COPY", "DTYPES", "kernel"]
 
@@ -23,7 +23,7 @@ COPY = SimpleNamespace(
 )
 
 
-def kernel(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def kernel(driver: Compiler, dtype: str) -> Callable[..., None]:
     """Return the kernel that writes a tensor of a dtype: source of any dtype, broadcast."""
     loops = Loops(driver, COPY, compute_type(dtype))
 
@@ -48,7 +48,7 @@ def _same_bytes(target: Any, source: Any) -> bool:
     )
 
 
-def _copy_bytes(driver: CompilingDriver, target: Any, source: Any) -> None:
+def _copy_bytes(driver: Compiler, target: Any, source: Any) -> None:
     handle, offset = location(target)
     origin, start = location(source)
     driver.copy_within(handle, offset, origin, start, target.numel() * target.itemsize)

@@ -11,13 +11,13 @@ from tangrad.plugin.compiled import text
 from tangrad.plugin.compiled.sorting import rows_sorted
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 # Columns of slices that are sorted one after the other, the last first; more by pairs.
 _FEW_COLUMNS = 4
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., Any] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., Any] | None:
     """Return the kernel of `bincount` or `_distinct`."""
     if KINDS[dtype] == "c":
         return None
@@ -32,7 +32,7 @@ def _delivered(outs: Any, made: tuple[Any, ...]) -> Any:
     return None
 
 
-def _bincount(driver: CompilingDriver) -> Callable[..., Any]:
+def _bincount(driver: Compiler) -> Callable[..., Any]:
     def kernel(outs: Any, args: Any) -> Any:
         x, weights, least = args
         x = x.to(tangrad.int64).contiguous()
@@ -56,7 +56,7 @@ def _bincount(driver: CompilingDriver) -> Callable[..., Any]:
     return kernel
 
 
-def _distinct(driver: CompilingDriver, op: Any) -> Callable[..., Any]:
+def _distinct(driver: Compiler, op: Any) -> Callable[..., Any]:
     def kernel(outs: Any, args: Any) -> Any:
         x, dim, consecutive = args[:3]
         whole = dim is None or x.ndim == 0
@@ -86,7 +86,7 @@ def _distinct(driver: CompilingDriver, op: Any) -> Callable[..., Any]:
     return kernel
 
 
-def _order(driver: CompilingDriver, rows: Any, order: Any) -> Any:
+def _order(driver: Compiler, rows: Any, order: Any) -> Any:
     """Return the places of rows in lexicographic order: stable sorts, the last column first."""
     if rows.dtype is tangrad.bool:
         rows = rows.to(tangrad.uint8)
@@ -98,7 +98,7 @@ def _order(driver: CompilingDriver, rows: Any, order: Any) -> Any:
     return order
 
 
-def _ranks(driver: CompilingDriver, columns: Any) -> Any:
+def _ranks(driver: Compiler, columns: Any) -> Any:
     """Return how many distinct rows, of which the columns are given, come before each.
 
     Ranks of two neighbouring columns make a number that orders like both; all pairs are ranked at

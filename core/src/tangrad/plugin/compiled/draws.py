@@ -19,7 +19,7 @@ from tangrad.plugin.compiled.text import Result, elements
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 # Bits of a uniform number with one word, where the dtype holds fewer than float32's.
 _BITS = {"float16": 11, "bfloat16": 8}
@@ -75,7 +75,7 @@ _VALUES = {
 }
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of an op that draws numbers."""
     name = op.name
     if name == "bernoulli_tensor":
@@ -112,7 +112,7 @@ def _replayable(kernel: Any, *settings: tuple[int, str]) -> Callable[..., None]:
     return drawn
 
 
-def _dropout(driver: CompilingDriver, dtype: str) -> Callable[..., None] | None:
+def _dropout(driver: Compiler, dtype: str) -> Callable[..., None] | None:
     """Return the pointwise op that a dropout is, with numbers of its own, as the driver runs it."""
     from tangrad.ops.random.bernoulli import dropout_mask_scale
 
@@ -136,7 +136,7 @@ def _dropout(driver: CompilingDriver, dtype: str) -> Callable[..., None] | None:
     return kernel
 
 
-def stream_functions(driver: CompilingDriver) -> str:
+def stream_functions(driver: Compiler) -> str:
     """Return the functions of the stream."""
     dialect, text = driver.dialect, _WORDS
     for mark, name in {"@u64": "uint64", "@u32": "uint32", "@i64": "int64"}.items():
@@ -149,7 +149,7 @@ def _width(name: str, dtype: str) -> str:
     return "float64" if wide else "float32"
 
 
-def _unit(driver: CompilingDriver, name: str, dtype: str) -> Unit:
+def _unit(driver: Compiler, name: str, dtype: str) -> Unit:
     width = _width(name, dtype)
     part = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
     drawn = "tk_double" if width == "float64" else "tk_single"
@@ -165,7 +165,7 @@ def _unit(driver: CompilingDriver, name: str, dtype: str) -> Unit:
     return Unit(driver, [kernel], text)
 
 
-def _value(driver: CompilingDriver, name: str, dtype: str, width: str, part: str) -> str:
+def _value(driver: Compiler, name: str, dtype: str, width: str, part: str) -> str:
     kind = driver.dialect.types[width]
     if name == "uniform_":
         bits = _BITS.get(dtype)
@@ -188,7 +188,7 @@ def _value(driver: CompilingDriver, name: str, dtype: str, width: str, part: str
     return f"{text} y[i] = {rounded};"
 
 
-def _bernoulli(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _bernoulli(driver: Compiler, dtype: str) -> Callable[..., None]:
     message = "Expected p_in >= 0 && p_in <= 1 to be true for every probability"
     site = driver.reports.site(RuntimeError, message)
 
@@ -224,7 +224,7 @@ def _bernoulli(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
     return _replayable(kernel)
 
 
-def _between(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _between(driver: Compiler, dtype: str) -> Callable[..., None]:
     def make(kind: str) -> Unit:
         dialect = driver.dialect
         u64 = dialect.types["uint64"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tangrad.expr.dtypes import KINDS
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 # Ops whose kernels follow from what their definition declares.
 _BY_KIND = {"pointwise": "pointwise", "reduction": "reductions", "scan": "scans"}
@@ -56,7 +56,7 @@ _FAMILIES = {
 _BY_NAME = {op: module for module, ops in _FAMILIES.items() for op in ops.split()}
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: Any) -> Callable[..., Any] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: Any) -> Callable[..., Any] | None:
     """Return the kernel of an op for a promoted dtype, None where there is none."""
     if dtype.name not in KINDS:
         return None

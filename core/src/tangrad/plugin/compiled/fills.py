@@ -15,10 +15,10 @@ from tangrad.plugin.compiled.text import Result, elements
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of `fill_`, `_sequence` or `_spaced`."""
     if op.name == "fill_":
         return _fill(driver, dtype)
@@ -27,7 +27,7 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
     return _spaced(driver, dtype) if dtype in ("float32", "float64") else None
 
 
-def _fill(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _fill(driver: Compiler, dtype: str) -> Callable[..., None]:
     loops = Loops(driver, COPY, compute_type(dtype))
 
     def kernel(outs: Any, args: Any) -> None:
@@ -39,7 +39,7 @@ def _fill(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
     return kernel
 
 
-def _sequence(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _sequence(driver: Compiler, dtype: str) -> Callable[..., None]:
     def kernel(outs: Any, args: Any) -> None:
         _, start, step = args
         if outs[0].numel() == 0:
@@ -55,7 +55,7 @@ def _sequence(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
     return kernel
 
 
-def _sequence_unit(driver: CompilingDriver, dtype: str, kind: str) -> Unit:
+def _sequence_unit(driver: Compiler, dtype: str, kind: str) -> Unit:
     dialect = driver.dialect
     value = f"({dialect.types[kind]})i * g.step + g.start"
     stored = render_conversion(f"({value})", kind, dtype)
@@ -64,7 +64,7 @@ def _sequence_unit(driver: CompilingDriver, dtype: str, kind: str) -> Unit:
     return Unit(driver, [Kernel("sequence", ((dtype, "y"),), fields, body)])
 
 
-def _spaced(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _spaced(driver: Compiler, dtype: str) -> Callable[..., None]:
     def kernel(outs: Any, args: Any) -> None:
         _, start, end = args
         count = outs[0].numel()
@@ -78,7 +78,7 @@ def _spaced(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
     return kernel
 
 
-def _spaced_unit(driver: CompilingDriver, dtype: str) -> Unit:
+def _spaced_unit(driver: Compiler, dtype: str) -> Unit:
     dialect = driver.dialect
     kind, fma = dialect.type(dtype), dialect.library("fma", dtype)
     body = f"""    const {kind} start = ({kind})g.start, end = ({kind})g.end;

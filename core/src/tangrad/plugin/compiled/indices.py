@@ -19,10 +19,10 @@ from tangrad.plugin.compiled.reports import REPORT
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., Any] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., Any] | None:
     """Return the kernel of an op that takes indices or masks."""
     return {
         "index": _index,
@@ -33,7 +33,7 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., An
     }[op.name](driver, dtype)
 
 
-def positions(driver: CompilingDriver, x: Any, indices: Any) -> Any:
+def positions(driver: Compiler, x: Any, indices: Any) -> Any:
     """Return, for each element of the index, its offset from `x`'s first element; flat int64."""
     used = [(d, i) for d, i in enumerate(indices) if i is not None]
     device = x.device.index
@@ -50,7 +50,7 @@ def positions(driver: CompilingDriver, x: Any, indices: Any) -> Any:
     return made
 
 
-def _positions_unit(driver: CompilingDriver, integers: str) -> Unit:
+def _positions_unit(driver: Compiler, integers: str) -> Unit:
     body = """        tk_int place = (tk_int)index[i];
         if (place < -g.size || place >= g.size) {
             TG_REPORT(place, g.size);
@@ -80,7 +80,7 @@ def _layout(x: Any, indices: Any) -> tuple[list[int], list[int], list[int]]:
     return shape, of_x, of_index
 
 
-def _index(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _index(driver: Compiler, dtype: str) -> Callable[..., None]:
     def make(rank: int) -> Unit:
         body = locate("x", "p") + "        y[i] = x[at_x + p[at_p]];"
         fields = (("int64", "n", 0), *(("int64", n, rank) for n in ("shape", "of_x", "of_p")))
@@ -105,7 +105,7 @@ def _index(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
     return kernel
 
 
-def _index_put(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _index_put(driver: Compiler, dtype: str) -> Callable[..., None]:
     def make(rank: int, accumulate: bool) -> Unit:
         # `i` is a column: the dimensions of the index are walked through in order.
         added = "y[at] = x_store(x_add(x_load(y[at]), x_load(v[at_v + of_v])));"
@@ -174,7 +174,7 @@ def _ranks(mask: Any) -> tuple[Any, int]:
     return counted, int(counted[-1].item())
 
 
-def _masked_select(driver: CompilingDriver, dtype: str) -> Callable[..., Any]:
+def _masked_select(driver: Compiler, dtype: str) -> Callable[..., Any]:
     def make() -> Unit:
         body = text.elements("        if (mask[i]) y[rank[i] - 1] = x[i];")
         buffers = ((dtype, "y"), (dtype, "x"), ("bool", "mask"), ("int64", "rank"))
@@ -198,7 +198,7 @@ def _masked_select(driver: CompilingDriver, dtype: str) -> Callable[..., Any]:
     return kernel
 
 
-def _masked_scatter(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _masked_scatter(driver: Compiler, dtype: str) -> Callable[..., None]:
     def make() -> Unit:
         body = text.elements("        if (mask[i]) y[i] = x[rank[i] - 1];")
         buffers = ((dtype, "y"), (dtype, "x"), ("bool", "mask"), ("int64", "rank"))
@@ -225,7 +225,7 @@ def _masked_scatter(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
     return kernel
 
 
-def _nonzero(driver: CompilingDriver, dtype: str) -> Callable[..., Any]:
+def _nonzero(driver: Compiler, dtype: str) -> Callable[..., Any]:
     def make(rank: int) -> Unit:
         body = text.elements(
             """        if (mask[i]) {

@@ -12,7 +12,7 @@ from tangrad.plugin.compiled.dialect import Kernel
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 # Tensors in one launch, and elements that a block folds. Sums depend on sizes alone.
 _AT_ONCE, _STEP = 64, 1 << 14
@@ -60,7 +60,7 @@ _ORDERS = {
 }
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of an op on lists; a device without addresses has none."""
     if KINDS[dtype] != "f" or not driver.dialect.addresses:
         return None
@@ -70,7 +70,7 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
 
 
 class _Lists:
-    def __init__(self, driver: CompilingDriver, op: Any, dtype: str) -> None:
+    def __init__(self, driver: Compiler, op: Any, dtype: str) -> None:
         self.driver, self.dtype, self.total = driver, dtype, op.name == "_total_norm"
         self._decomposed = op.definition.decomposed
 

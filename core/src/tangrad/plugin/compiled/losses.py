@@ -12,7 +12,7 @@ from tangrad.plugin.compiled.reports import REPORT
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 _BODY = """        const tk_int target = (tk_int)t[i], sample = i / g.inner;
         x_r weight = 0, value = 0;
@@ -54,7 +54,7 @@ _OWED = """        const tk_int inner = i % g.inner, above = i / g.inner;
         y[i] = x_store(owed);"""
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of a loss of classes or of its gradient."""
     if KINDS[dtype] != "f":
         return None
@@ -80,12 +80,12 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
     return kernel
 
 
-def _site(driver: CompilingDriver) -> int:
+def _site(driver: Compiler) -> int:
     known = "Target {index} is out of bounds. There are {bound} classes."
     return driver.reports.site(IndexError, known)
 
 
-def _total(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _total(driver: Compiler, dtype: str) -> Callable[..., None]:
     site, dialect = _site(driver), driver.dialect
 
     def make(integers: str) -> Unit:
@@ -115,7 +115,7 @@ def _total(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
     return kernel
 
 
-def _owed(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _owed(driver: Compiler, dtype: str) -> Callable[..., None]:
     def make(integers: str) -> Unit:
         buffers = ((dtype, "y"), (dtype, "d"), ("int64", "count"), (integers, "t"))
         fields = tuple(("int64", n, 0) for n in ("n", "classes", "inner", "ignored", "mean"))
@@ -136,7 +136,7 @@ def _owed(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
     return kernel
 
 
-def _unit(driver: CompilingDriver, dtype: str, integers: str, weighted: bool) -> Unit:
+def _unit(driver: Compiler, dtype: str, integers: str, weighted: bool) -> Unit:
     weight = "x_load(w[target])" if weighted else "1"
     frame = text.names(driver.dialect, x=dtype) + f"#define WEIGHT {weight}\n" + REPORT
     operands = (("loss", dtype), ("scale", dtype), ("x", dtype), ("t", integers), ("w", dtype))

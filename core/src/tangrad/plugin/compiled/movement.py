@@ -12,10 +12,10 @@ from tangrad.plugin.compiled.geometry import Loop
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of an op that moves elements."""
     if op.name == "cat":
         return _cat(driver, dtype)
@@ -37,7 +37,7 @@ _JOINED = """        const tk_int line = g.first[g.count], outer = i / line;
 """
 
 
-def _cat(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _cat(driver: Compiler, dtype: str) -> Callable[..., None]:
     def make(count: int) -> Unit:
         sources = (f"if (k == {k}) y[i] = x{k}[at];" for k in range(count))
         body = text.elements(_JOINED + "        " + " else ".join(sources))
@@ -134,7 +134,7 @@ _BY_VIEWS = {
 }
 
 
-def _triangle(driver: CompilingDriver, name: str, dtype: str) -> Callable[..., None]:
+def _triangle(driver: Compiler, name: str, dtype: str) -> Callable[..., None]:
     kept = "column - row <= g.diagonal" if name == "tril" else "column - row >= g.diagonal"
 
     def make() -> Unit:
@@ -159,7 +159,7 @@ def _triangle(driver: CompilingDriver, name: str, dtype: str) -> Callable[..., N
     return kernel
 
 
-def _flip(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _flip(driver: Compiler, dtype: str) -> Callable[..., None]:
     def make(rank: int) -> Unit:
         body = text.elements(
             f"""        tk_int rest = i, at = g.start;

@@ -12,7 +12,7 @@ from tangrad.plugin.compiled.dialect import Kernel
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 _LAYER = """        const TG_GLOBAL x_t *from = x + row * g.length;
         x_r total = 0, squares = 0;
@@ -155,7 +155,7 @@ _BATCH_GRADIENT_WHOLE = (
 _FEW = 1 << 14
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of a normalization or its gradient."""
     if KINDS[dtype] != "f":
         return None
@@ -173,7 +173,7 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
 class _Normalization:
     """What all of them have in common."""
 
-    def __init__(self, driver: CompilingDriver, dtype: str) -> None:
+    def __init__(self, driver: Compiler, dtype: str) -> None:
         self.driver, self.dtype, self.compute = driver, dtype, compute_type(dtype)
 
     def frame(self, group: int, **others: str) -> str:

@@ -11,7 +11,7 @@ from tangrad.plugin.compiled.dialect import Kernel
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 # Tensors in one launch: their addresses are numbers, of which a kernel gets 4,096 bytes at most.
 _AT_ONCE = 64
@@ -60,7 +60,7 @@ _STEP = """        const double step = g.step_at[k] ? (double)*(TG_GLOBAL const 
         const double root = SQRT(1 - POW(g.beta2, step));"""
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of a fused step; a device without addresses has none."""
     if KINDS[dtype] != "f" or not driver.dialect.addresses:
         return None
@@ -77,7 +77,7 @@ class _Step:
     before = ""
     fields: tuple[tuple[str, str, int], ...] = ()
 
-    def __init__(self, driver: CompilingDriver, op: Any, dtype: str) -> None:
+    def __init__(self, driver: Compiler, op: Any, dtype: str) -> None:
         self.driver, self.dtype = driver, dtype
         self._decomposed = op.definition.decomposed
 
@@ -168,7 +168,7 @@ class _Adam(_Step):
         *(("int64", name, 0) for name in ("largest", "maximize", "decoupled")),
     )
 
-    def __init__(self, driver: CompilingDriver, op: Any, dtype: str) -> None:
+    def __init__(self, driver: Compiler, op: Any, dtype: str) -> None:
         super().__init__(driver, op, dtype)
         self.decoupled = op.name == "_fused_adamw_"
 

@@ -23,7 +23,7 @@ from tangrad.plugin.compiled.sorting import rows_sorted
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 _RANKS = (4, 64)
 
@@ -72,7 +72,7 @@ def padded(values: Any, rank: int, fill: int) -> list[int]:
     return [fill] * (rank - len(values)) + values
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of an op that reads or writes along one dimension."""
     if op.name == "gather":
         return _Gather(driver, dtype)
@@ -88,7 +88,7 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
 class _Along:
     """What all of them have in common."""
 
-    def __init__(self, driver: CompilingDriver, dtype: str) -> None:
+    def __init__(self, driver: Compiler, dtype: str) -> None:
         self.driver, self.dtype = driver, dtype
 
     def frame(self, rank: int) -> str:
@@ -195,7 +195,7 @@ _BISECTED = """        if (i == 0) {
 class _Scatter(_Along):
     """scatter_src, scatter_value, scatter_add, scatter_multiply, scatter_extreme."""
 
-    def __init__(self, driver: CompilingDriver, name: str, dtype: str) -> None:
+    def __init__(self, driver: Compiler, name: str, dtype: str) -> None:
         super().__init__(driver, dtype)
         self.name = name
 
@@ -327,7 +327,7 @@ _OWNED = """    TG_SHARED tk_int found[TG_LANES];
 class _IndexWrite(_Along):
     """index_add, index_select_backward, index_copy, index_fill_scalar."""
 
-    def __init__(self, driver: CompilingDriver, name: str, dtype: str) -> None:
+    def __init__(self, driver: Compiler, name: str, dtype: str) -> None:
         super().__init__(driver, dtype)
         self.name = name
 

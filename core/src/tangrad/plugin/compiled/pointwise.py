@@ -21,7 +21,7 @@ from tangrad.plugin.compiled.reports import REPORT
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 LOOP = """    for (tk_int i = (tk_int)TG_BLOCK * TG_LANES + TG_LANE; i < {count};
          i += (tk_int)TG_BLOCKS * TG_LANES) {{
@@ -37,7 +37,7 @@ class Operand(NamedTuple):
     number: bool
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of a pointwise op, None where its expression has no meaning."""
     loops = Loops(driver, op, compute_type(dtype))
     try:
@@ -50,7 +50,7 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
 class Loops:
     """The loops of one pointwise op for one promoted dtype, compiled as they are met."""
 
-    def __init__(self, driver: CompilingDriver, op: Any, compute: str) -> None:
+    def __init__(self, driver: Compiler, op: Any, compute: str) -> None:
         self.driver, self.compute = driver, compute
         self.title, self.definition = op.title, op.definition
         self.inputs = tuple(op.definition.inputs)

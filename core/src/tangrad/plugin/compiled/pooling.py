@@ -15,7 +15,7 @@ from tangrad.plugin.compiled.dialect import Kernel
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 _SPLIT = """        const tk_int P2 = i % g.SIZES[2], above1 = i / g.SIZES[2];
         const tk_int P1 = above1 % g.SIZES[1], above0 = above1 / g.SIZES[1];
@@ -108,7 +108,7 @@ _BODIES = {
 }
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of a pooling op."""
     if KINDS[dtype] == "c":
         return None
@@ -120,7 +120,7 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
 class _Pool:
     """The kernels of pooling for one dtype."""
 
-    def __init__(self, driver: CompilingDriver, op: Any, dtype: str) -> None:
+    def __init__(self, driver: Compiler, op: Any, dtype: str) -> None:
         self.driver, self.op, self.dtype = driver, op, dtype
 
     def call_max_pool_with_indices(self, outs: Any, args: Any) -> None:

@@ -11,7 +11,7 @@ from tangrad.plugin.compiled import text, tiles
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 _MACROS = """
 #define LEFT(batch, m, k) x_load(a[(batch) * g.a_batch + (m) * g.a_row + (k) * g.a_k])
@@ -37,7 +37,7 @@ _FIELDS = (
 )
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of mm, bmm or linear."""
     if KINDS[dtype] == "b":
         return None
@@ -54,7 +54,7 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
     return kernel
 
 
-def _linear(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _linear(driver: Compiler, dtype: str) -> Callable[..., None]:
     def kernel(outs: Any, args: Any) -> None:
         x, weight, bias = args
         columns = 1 if weight.ndim == 1 else weight.shape[0]
@@ -68,7 +68,7 @@ def _linear(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
 
 
 def product(
-    driver: CompilingDriver, out: Any, a: Any, b: Any, bias: Any = None, row_sums: bool = False
+    driver: Compiler, out: Any, a: Any, b: Any, bias: Any = None, row_sums: bool = False
 ) -> None:
     """Write `a @ b`, matrices or batches of them.
 
@@ -97,7 +97,7 @@ def product(
 
 
 def run(
-    driver: CompilingDriver,
+    driver: Compiler,
     unit: Unit,
     name: str,
     cut: tiles.Cut,
@@ -127,7 +127,7 @@ def _strides(tensor: Any) -> tuple[int, ...]:
     return strides if len(strides) == 3 else (0, *strides)
 
 
-def _unit(driver: CompilingDriver, dtype: str, cut: tiles.Cut, write: str) -> Unit:
+def _unit(driver: Compiler, dtype: str, cut: tiles.Cut, write: str) -> Unit:
     frame = text.names(driver.dialect, x=dtype) + tiles.settings(driver.dialect, cut.tile)
     buffers = (*((dtype, name) for name in ("y", "a", "b", "bias")), (compute_type(dtype), "parts"))
     made = tiles.kernels(

@@ -12,7 +12,7 @@ from tangrad.plugin.compiled.products import product
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 # Of element `h` of sequence `b`: X(k), P(k) entered gate k from the sequence and from the state,
 # K(k) is kept for the gradient; `hidden` and `cell` are the state, before and after.
@@ -78,7 +78,7 @@ _MODES = {
 }
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of a layer's run or of its gradient; halves are computed in float32."""
     if KINDS[dtype] != "f" or BITS[dtype] < 32:
         return None
@@ -89,7 +89,7 @@ class _Recurrent:
     template, which = _STEP, 0
     names: tuple[str, ...] = ("y", "s", "c", "x", "p", "k")
 
-    def __init__(self, driver: CompilingDriver, dtype: str) -> None:
+    def __init__(self, driver: Compiler, dtype: str) -> None:
         self.driver, self.dtype = driver, dtype
 
     def unit(self, mode: str) -> Unit:

@@ -20,7 +20,7 @@ from tangrad.plugin.compiled.unit import Unit
 from tangrad.plugin.render.folds import Fold, TypedFold
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 # Elements that one lane folds before a fold is cut into parts, and parts at most.
 _PER_LANE, _MOST_PARTS = 16, 1024
@@ -38,7 +38,7 @@ class Plan(NamedTuple):
     ranks: tuple[int, int]
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of a reduction, None where its expressions have no meaning."""
     try:
         kernel = Reduction(driver, Fold(op).typed(dtype))
@@ -51,7 +51,7 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
 class Reduction:
     """The kernels of one reduction for one dtype."""
 
-    def __init__(self, driver: CompilingDriver, typed: TypedFold) -> None:
+    def __init__(self, driver: Compiler, typed: TypedFold) -> None:
         self.driver, self.typed, self.results = driver, typed, tuple(typed.result_types)
         self._texts: dict[tuple[str, ...], FoldText] = {}
         self._units: dict[Any, Unit] = {}

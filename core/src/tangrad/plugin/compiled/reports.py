@@ -13,7 +13,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 CELL_BYTES = 64
 
@@ -33,7 +33,7 @@ class Site(NamedTuple):
 class Reports:
     """Number what may be wrong, and raise what kernels say of it."""
 
-    def __init__(self, driver: CompilingDriver) -> None:
+    def __init__(self, driver: Compiler) -> None:
         self._driver = driver
         self._sites: list[Site] = []
         self._numbers: dict[Site, int] = {}

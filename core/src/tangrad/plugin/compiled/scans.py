@@ -13,10 +13,10 @@ from tangrad.plugin.compiled.unit import Unit
 from tangrad.plugin.render.folds import Fold, TypedFold
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of a scan, None where its expressions have no meaning."""
     try:
         kernel = Scan(driver, Fold(op).typed(dtype))
@@ -29,7 +29,7 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
 class Scan:
     """The kernels of one scan for one dtype."""
 
-    def __init__(self, driver: CompilingDriver, typed: TypedFold) -> None:
+    def __init__(self, driver: Compiler, typed: TypedFold) -> None:
         self.driver, self.typed = driver, typed
         self._texts: dict[tuple[str, ...], FoldText] = {}
         self._units: dict[Any, Unit] = {}

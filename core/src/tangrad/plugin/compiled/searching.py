@@ -12,7 +12,7 @@ from tangrad.plugin.compiled.sorting import less
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 _BISECT = """        const tk_int start = i / g.each * g.length;
         const x_t value = x[i];
@@ -36,14 +36,14 @@ _RECUR = """        const tk_int base = i / g.inner * g.length * g.inner + i % g
         }"""
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of `_searchsorted` or `linear_recurrence`."""
     if op.name == "linear_recurrence":
         return None if KINDS[dtype] == "b" else _recurrence(driver, dtype)
     return None if KINDS[dtype] == "c" else _search(driver, dtype)
 
 
-def _search(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _search(driver: Compiler, dtype: str) -> Callable[..., None]:
     def make() -> Unit:
         buffers = (("int64", "y"), (dtype, "rows"), (dtype, "x"))
         fields = tuple(("int64", n, 0) for n in ("n", "each", "length", "right"))
@@ -65,7 +65,7 @@ def _search(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
     return kernel
 
 
-def _recurrence(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _recurrence(driver: Compiler, dtype: str) -> Callable[..., None]:
     def make() -> Unit:
         buffers = ((dtype, "y"), (dtype, "decay"), (dtype, "x"))
         fields = tuple(("int64", n, 0) for n in ("n", "length", "inner"))

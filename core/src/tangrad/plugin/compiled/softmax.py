@@ -14,7 +14,7 @@ from tangrad.plugin.compiled.dialect import Kernel
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 _PLACE = (
     "        const tk_int base = row / g.inner * g.length * g.inner + row % g.inner;\n"
@@ -60,7 +60,7 @@ _BODIES = {
 }
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of one of the four ops."""
     if KINDS[dtype] != "f":
         return None
@@ -84,7 +84,7 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
     return kernel
 
 
-def _unit(driver: CompilingDriver, name: str, dtype: str, group: int) -> Unit:
+def _unit(driver: Compiler, name: str, dtype: str, group: int) -> Unit:
     dialect, compute = driver.dialect, compute_type(dtype)
     frame = text.names(dialect, x=dtype) + f"#define GROUP {group}\n"
     frame += text.fold_functions(dialect, group, compute)

@@ -18,7 +18,7 @@ from tangrad.plugin.compiled.numbers import signed
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 # Runs of this length are made at first, each by one lane.
 _RUN = 16
@@ -58,7 +58,7 @@ _MERGE = """        const tk_int row = i / g.length * g.length, j = i % g.length
         at[place] = from[i];"""
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of sort, topk or _permutation_of."""
     if KINDS[dtype] == "c":
         return None
@@ -88,7 +88,7 @@ def _store(outs: Any, found: Any, x: Any, dim: int) -> None:
             out.copy_(made.movedim(-1, dim) if x.ndim else made.reshape(out.shape))
 
 
-def rows_sorted(driver: CompilingDriver, x: Any, descending: bool) -> tuple[Any, Any]:
+def rows_sorted(driver: Compiler, x: Any, descending: bool) -> tuple[Any, Any]:
     """Return the values and the places of contiguous rows in order; equal ones keep theirs."""
     if x.numel() == 0:
         return x, tangrad.empty(tuple(x.shape), dtype=tangrad.int64, device=x.device)
@@ -123,7 +123,7 @@ def less(dtype: str) -> str:
     return f"#define LESS(a, b) {compared}\n"
 
 
-def _unit(driver: CompilingDriver, dtype: str, descending: bool) -> Unit:
+def _unit(driver: Compiler, dtype: str, descending: bool) -> Unit:
     order = "b, a" if descending else "a, b"
     frame = text.names(driver.dialect, x=dtype) + less(dtype)
     frame += f"#define BEFORE(a, b) LESS({order.replace(', ', ',')})\n"
@@ -142,7 +142,7 @@ def _unit(driver: CompilingDriver, dtype: str, descending: bool) -> Unit:
     return Unit(driver, [begin, merge], frame)
 
 
-def _permutation(driver: CompilingDriver) -> Callable[..., None]:
+def _permutation(driver: Compiler) -> Callable[..., None]:
     """Sort the words of the stream: `tangrad.random.philox.randperm` says how."""
     from tangrad.plugin.compiled.draws import stream_functions
 

@@ -12,7 +12,7 @@ from tangrad.devices.kernels import location
 from tangrad.plugin.compiled.dialect import Kernel
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 Place = tuple[int, int]
 
@@ -31,7 +31,7 @@ class Unit:
 
     label = ""
 
-    def __init__(self, driver: CompilingDriver, kernels: Sequence[Kernel], text: str = "") -> None:
+    def __init__(self, driver: Compiler, kernels: Sequence[Kernel], text: str = "") -> None:
         self._driver, self._text = driver, text
         self._kernels = {kernel.name: kernel for kernel in kernels}
         self._loaded: dict[int, dict[str, Any]] = {}

@@ -20,7 +20,7 @@ from tangrad.plugin.compiled.reports import REPORT
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
-    from tangrad.plugin.compiled.driver import CompilingDriver
+    from tangrad.plugin.compiled.compiler import Compiler
 
 _TRIES = 32
 _TINY = {"float64": 2.0**-1022}  # others are drawn as float32
@@ -89,7 +89,7 @@ _MANY = """            const double spread = @sqrt(n * rare * (1 - rare)), b = 1
 _BINOMIAL_LAST = """        y[i] = OUT(!is ? TG_NAN : given > 0.5 ? n - drawn[i] : drawn[i]);"""
 
 
-def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of an op that draws numbers of a distribution."""
     if KINDS[dtype] != "f":
         return None
@@ -97,7 +97,7 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
     return make[op.name](driver, dtype)
 
 
-def _unit(driver: CompilingDriver, dtype: str, bodies: dict[str, str]) -> Unit:
+def _unit(driver: Compiler, dtype: str, bodies: dict[str, str]) -> Unit:
     """Return kernels over elements `i` with the operands that the names in them are of."""
     dialect = driver.dialect
     frame = f"#define tk_u64 {dialect.types['uint64']}\n" + stream_functions(driver) + REPORT
@@ -119,7 +119,7 @@ def _unit(driver: CompilingDriver, dtype: str, bodies: dict[str, str]) -> Unit:
 class _Draw:
     """One call: its kernels' operands, and where in the stream it is."""
 
-    def __init__(self, unit: Unit, driver: CompilingDriver, out: Any, args: Any) -> None:
+    def __init__(self, unit: Unit, driver: Compiler, out: Any, args: Any) -> None:
         self.unit, self.driver, self.out = unit, driver, out
         self.operands = [t.contiguous() for t in args[:-2] if isinstance(t, tangrad.Tensor)]
         self.seed, self.offset = args[-2:]
@@ -147,7 +147,7 @@ class _Draw:
             self.offset += 2 * total
 
 
-def _poisson(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _poisson(driver: Compiler, dtype: str) -> Callable[..., None]:
     known = "invalid Poisson rate, expected rate to be non-negative, but element {index} is not"
     site = driver.reports.site(RuntimeError, known)
 
@@ -162,7 +162,7 @@ def _poisson(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
     return kernel
 
 
-def _gamma(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _gamma(driver: Compiler, dtype: str) -> Callable[..., None]:
     bodies = {"attempt": _ROUND.format(body=_GAMMA), "finish": _GAMMA_LAST}
 
     def kernel(outs: Any, args: Any) -> None:
@@ -179,7 +179,7 @@ def _gamma(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
     return kernel
 
 
-def _binomial(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+def _binomial(driver: Compiler, dtype: str) -> Callable[..., None]:
     outer, inner = (_BINOMIAL.format(pad=" " * pad) for pad in (8, 12))
     bodies = {"few": outer + _FEW, "finish": outer + _BINOMIAL_LAST}
     bodies["attempt"] = _ROUND.format(body=inner + _MANY)
