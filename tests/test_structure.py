@@ -202,8 +202,9 @@ def module_files() -> dict[str, Path]:
 
 
 def imported_files(path: Path, modules: dict[str, Path]) -> set[str]:
-    """Return the modules that a file imports, when it is loaded or late."""
-    statements = [statement for statement, _ in imports(ast.parse(path.read_text("utf-8")))]
+    """Return the modules that a file imports: when it is loaded, late, or for its types alone."""
+    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    statements = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     names = [name for statement in statements for name in imported_names(statement, path)]
     return {
         module
