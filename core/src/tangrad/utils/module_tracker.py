@@ -23,7 +23,7 @@ class ModuleTracker:
     """
 
     def __init__(self) -> None:
-        self._names: dict[int, str] = {}
+        self.names: dict[int, str] = {}
         self._forward: list[str] = []
         self._backward: set[str] = set()
         self._handles: list[Any] = []
@@ -53,9 +53,9 @@ class ModuleTracker:
     def _enter(self, module: Any, inputs: Any) -> None:
         if not self._forward:
             self._backward.clear()
-        name = self._names.setdefault(id(module), type(module).__name__)
+        name = self.names.setdefault(id(module), type(module).__name__)
         for child, inner in module.named_children():
-            self._names[id(inner)] = f"{name}.{child}"
+            self.names[id(inner)] = f"{name}.{child}"
         self._forward.append(name)
         self._hook(inputs, lambda grad: self._left_in_backward(name))
 
