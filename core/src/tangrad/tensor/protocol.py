@@ -76,7 +76,8 @@ def class_attribute(name: str) -> Any:
         found = methods.device_flag(name[3:])
     if found is not None:
         if name not in _NOT_OFFERED:
-            found = offered(found)
+            # `tangrad.dequantize`, the same object, takes a list as well.
+            found = offered(found, method=name != "dequantize")
         setattr(_C.Tensor, name, found)
     return found
 
