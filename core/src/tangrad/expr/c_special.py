@@ -65,7 +65,7 @@ SPECIAL: dict[str, str] = {
     {_clenshaw(DIGAMMA)}
     return total + (z + ((x - {DIGAMMA_ROOT[0]!r}) - {DIGAMMA_ROOT[1]!r}) * b0);
 }}""",
-    "tg_zeta_sum": f"""$fn double tg_zeta_sum(double s, double q) {{
+    "tg_zeta": f"""$fn double tg_zeta_sum(double s, double q) {{
     double far = 10 + (s < 100 ? s : 100), x = q, power = @pow(q, -s), total = 0, tail, factor;
     int k;
     for (k = 1; k <= 10 || x < far; ++k) {{
@@ -79,8 +79,8 @@ SPECIAL: dict[str, str] = {
     factor = s * power / x;
     {_zeta_tail()}
     return total + tail;
-}}""",
-    "tg_zeta": """$fn double tg_zeta(double s, double q) {
+}}
+$fn double tg_zeta(double s, double q) {{
     double power, total, count;
     if (s != s || q != q || s < 1) return (double)TG_NAN;
     if (s == 1 || (q <= 0 && q == @floor(q))) return (double)TG_INF;
@@ -95,7 +95,7 @@ SPECIAL: dict[str, str] = {
     /* in this order, because the first two may nearly cancel */
     power = @fmod(s, 2.0) == 0 ? 1 : -1;
     return (total + power * tg_zeta_sum(s, -q - (count - 1))) - power * tg_zeta_sum(s, 1 - q);
-}""",
+}}""",
     "tg_polygamma": f"""$fn double tg_polygamma(double n, double a) {{
     double factorial = 1, k, t;
     if (!(n >= 0) || n != @floor(n)) return (double)TG_NAN;
