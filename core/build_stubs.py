@@ -229,7 +229,9 @@ def _plugin_names(tangrad: Any) -> list[str]:
 
 
 def _is_op(found: Any) -> bool:
-    return type(found).__name__ == "Op"
+    from tangrad import _C
+
+    return isinstance(found, _C.Op)
 
 
 def _members(op: Any) -> list[Any]:
