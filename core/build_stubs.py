@@ -263,10 +263,11 @@ def _overloaded(name: str, forms: list[str], found: Any) -> list[str]:
     if not summary and found.overloads:
         summary = (found.overloads[0].definition.doc or "").strip().partition("\n")[0]
     lines = []
-    for form in forms:
+    for number, form in enumerate(forms):
         if len(forms) > 1:
             lines.append("@overload")
-        lines += _with_doc(f"def {name}{form}:", summary)
+        # Once is enough: said again with each form, it is a twentieth of the file.
+        lines += _with_doc(f"def {name}{form}:", "" if number else summary)
     return lines
 
 
