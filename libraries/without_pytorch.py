@@ -1,6 +1,6 @@
 """Run the libraries' programs in an environment without PyTorch, by the alias package; compare.
 
-    python libraries/without_pytorch.py --wheels dist --folder /tmp/alias --oracle python timm peft
+    python libraries/without_pytorch.py --wheels dist --folder alias --oracle python timm peft
 
 makes a virtual environment in the folder (one that is there is used again), installs
 `tangrad[standard]` and the alias, then the libraries one by one (all that have a program, if none
