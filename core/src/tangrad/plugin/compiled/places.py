@@ -80,8 +80,6 @@ def kernel_for(driver: Compiler, op: Any, dtype: str) -> Callable[..., None] | N
         return _IndexSelect(driver, dtype)
     if op.name in _WRITES:
         return _IndexWrite(driver, op.name, dtype)
-    if op.name == "scatter_extreme" and KINDS[dtype] == "c":
-        return None
     return _Scatter(driver, op.name, dtype)
 
 
