@@ -13,7 +13,7 @@ if INCLUDE is None:
 
     INCLUDE = include_directory()
 
-MODULES = ("_guards", "_queue", "_run", "codegen._execute")
+MODULES = ("_guards", "_queue", "_run", "codegen._emit", "codegen._execute")
 
 
 def extension(name: str) -> Extension:

@@ -9,19 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from tangrad_jit.codegen.assembler import Assembler, Memory
-from tangrad_jit.codegen.instructions import (
-    BINARY,
-    EVEX_ONLY,
-    SHIFT,
-    STORE,
-    TABLE,
-    TO_MASK,
-    VEX_ONLY,
-)  # fmt: skip
+from tangrad_jit.codegen._emit import FORMS, assemble, table
 
 pytestmark = pytest.mark.skipif(shutil.which("objdump") is None, reason="binutils is not installed")
 
+BINARY, UNARY, STORE, SHIFT = FORMS
+TABLE = table()
+# Comparisons, whose destination in EVEX is a mask register.
+TO_MASK = set(
+    "vcmpps vcmppd vpcmpeqd vpcmpgtd vpcmpeqq vpcmpgtq vpcmpd vpcmpq vpmovd2m vpmovq2m".split()
+)
+# Without a form in VEX, and without one in EVEX.
+EVEX_ONLY = set(
+    "vpmullq vpminsq vpmaxsq vpabsq vpsraq vpcmpd vpcmpq vblendmps vblendmpd vpmovm2d vpmovm2q"
+    " vpmovd2m vpmovq2m vpternlogd vrndscaleps vrndscalepd vcvtqq2pd vcvttpd2qq vcvtqq2ps"
+    " vcvttps2qq vpmovdb vpmovqb vpmovdw vpmovqd vextractf32x4 vextractf64x4 vrcp14ps vscalefps"
+    " vgetmantps vgetexpps vpandd vpandq vpandnd vpandnq vpord vporq vpxord vpxorq".split()
+)
+VEX_ONLY = set("vblendvps vblendvpd vroundps vroundpd vpand vpandn vpor vpxor vextractf128".split())
 VECTOR = ("xmm", "ymm", "zmm")
 # The length of the operand that is not a whole vector: by how many steps it is smaller.
 NARROW_SOURCE = {
@@ -31,19 +36,25 @@ NARROW_SOURCE = {
 NARROW_RESULT = {"vcvtpd2ps": 1, "vcvttpd2dq": 1, "vcvtqq2ps": 1}
 NARROW_STORE = {"vcvtps2ph": 1, "vpmovdb": 2, "vpmovqb": 3, "vpmovdw": 1, "vpmovqd": 1}
 SCALAR = {
-    "vaddsd", "vmulsd", "vdivsd", "vcvtss2sd", "vcvtsd2ss", "vmovss", "vmovsd", "vmovd", "vmovq",
+    "vaddsd", "vdivsd", "vcvtss2sd", "vcvtsd2ss", "vmovss", "vmovsd", "vmovd", "vmovq",
     "vmovss_store", "vmovsd_store", "vmovd_store", "vmovq_store", "vmovddup",
 }  # fmt: skip
 ONLY_512 = {"vextractf64x4"}
 FROM_256 = {"vbroadcastsd", "vextractf128", "vextractf32x4", "vpermps"}
-ONE_MEMORY = {"vbroadcastss", "vbroadcastsd", "vpbroadcastd", "vpbroadcastq"}
+ONE_MEMORY = {"vbroadcastss", "vbroadcastsd"}
 MEMORY_ONLY = {"vmovss", "vmovsd", "vmovss_store", "vmovsd_store"}
 PREDICATES = {0: "eq", 1: "lt", 2: "le", 4: "neq"}
 INTEGER = {0: "eq", 1: "lt", 2: "le", 4: "neq"}
 
 
-def disassembled(code: bytes, folder: Path) -> list[str]:
-    """Return the instructions as objdump prints them, without what depends on its version."""
+def disassembled(code: bytes, folder: Path, count: int) -> list[str]:
+    """Return the instructions as objdump prints them, without what depends on its version.
+
+    Args:
+        code: instructions, filled up to whole cache lines.
+        folder: for a file.
+        count: how many instructions there are.
+    """
     path = folder / "code.bin"
     path.write_bytes(code)
     text = subprocess.run(
@@ -52,7 +63,8 @@ def disassembled(code: bytes, folder: Path) -> list[str]:
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     lines = [line.split(":\t", 1)[1].strip() for line in text.splitlines() if ":\t" in line]
-    return [normal(line) for line in lines]
+    assert set(lines[count:]) <= {"int3"}
+    return [normal(line) for line in lines[:count]]
 
 
 def normal(line: str) -> str:
@@ -86,7 +98,7 @@ def expected(
 ) -> str:
     """Return what objdump ought to print."""
     reg, second, rm = regs
-    form = TABLE[name][4]
+    form = TABLE[name][0]
     mnemonic = name.removesuffix("_store")
     to = (
         f"k{reg}"
@@ -123,24 +135,25 @@ def expected(
     return f"{mnemonic} {','.join(filter(None, [to, middle, source, number]))}"
 
 
+# (base, displacement, index, scale, growth from copy to copy)
 PLACES = (
-    (Memory(0), "[rax]"),
-    (Memory(5), "[rbp+0x0]"),
-    (Memory(4, 0x200), "[rsp+0x200]"),
-    (Memory(12), "[r12]"),
-    (Memory(13, 0, 0, 2), "[r13+rax*4+0x0]"),
-    (Memory(9, -64, 12, 3), "[r9+r12*8-0x40]"),
-    (Memory(3, 0x12345, 0, 1), "[rbx+rax*2+0x12345]"),
-    (Memory(15, 0x7F), "[r15+0x7f]"),
+    ((0, 0, -1, 0, 0), "[rax]"),
+    ((5, 0, -1, 0, 0), "[rbp+0x0]"),
+    ((4, 0x200, -1, 0, 0), "[rsp+0x200]"),
+    ((12, 0, -1, 0, 0), "[r12]"),
+    ((13, 0, 0, 2, 0), "[r13+rax*4+0x0]"),
+    ((9, -64, 12, 3, 0), "[r9+r12*8-0x40]"),
+    ((3, 0x12345, 0, 1, 0), "[rbx+rax*2+0x12345]"),
+    ((15, 0x7F, -1, 0, 0), "[r15+0x7f]"),
 )
 
 
 @pytest.mark.parametrize("evex", [False, True], ids=["vex", "evex"])
 def test_every_instruction_reads_back(evex: bool, tmp_path: Path) -> None:
-    assembler = Assembler(evex)
+    instructions: list[tuple] = []
     wanted = []
     for name in names(evex):
-        form, needs_imm = TABLE[name][4], TABLE[name][5]
+        form, needs_imm = TABLE[name]
         numbers = (
             ((1, 2, 3), (9, 10, 11), (31, 17, 26), (7, 24, 8))
             if evex
@@ -158,90 +171,86 @@ def test_every_instruction_reads_back(evex: bool, tmp_path: Path) -> None:
             if name.startswith("vblendvp"):
                 imm = 6 << 4
             if name not in MEMORY_ONLY:
-                assembler.vector(name, length, reg, second, rm, imm)
+                instructions.append(("vector", name, length, reg, second, rm, imm, 0))
                 wanted.append(expected(name, evex, length, (reg, second, rm), None, imm))
             if form == SHIFT or mask_in or name in ("vpmovd2m", "vpmovq2m"):
                 continue
             for place, text in PLACES:
-                assembler.vector(name, length, reg, second, place, imm)
+                instructions.append(("vector", name, length, reg, second, place, imm, 0))
                 wanted.append(expected(name, evex, length, (reg, second, rm), text, imm))
-    found = disassembled(bytes(assembler.code), tmp_path)
+    found = disassembled(assemble(evex, instructions), tmp_path, len(wanted))
     wrong = [(a, b) for a, b in zip(found, wanted, strict=False) if a != b]
     assert wrong[:5] == []
     assert len(found) == len(wanted)
 
 
 def test_general_instructions_read_back(tmp_path: Path) -> None:
-    a = Assembler(True)
-    wanted = []
+    told: list[tuple] = []
+    wanted: list[str] = []
 
-    def expect(*lines: str) -> None:
-        wanted.extend(lines)
+    def general(
+        opcode: int, reg: int, at: object, text: str, wide: bool = True, **how: bool
+    ) -> None:
+        told.append(
+            ("general", opcode, reg, at, wide, how.get("escape", False), how.get("half", False))
+        )
+        wanted.append(text)
 
     for number, name in ((0, "rax"), (3, "rbx"), (5, "rbp"), (6, "rsi"), (12, "r12"), (13, "r13")):
-        a.push(number)
-        a.pop(number)
-        expect(f"push {name}", f"pop {name}")
+        told += [("push", number), ("pop", number)]
+        wanted += [f"push {name}", f"pop {name}"]
         for place, text in PLACES:
-            a.load(number, place)
-            a.store(place, number)
-            a.address(number, place)
-            a.general(0x01, number, place)
-            a.general(0x3B, number, place)
-            expect(f"mov {name},{text}", f"mov {text},{name}", f"lea {name},{text}")
-            expect(f"add {text},{name}", f"cmp {name},{text}")
+            general(0x8B, number, place, f"mov {name},{text}")
+            general(0x89, number, place, f"mov {text},{name}")
+            general(0x8D, number, place, f"lea {name},{text}")
+            general(0x01, number, place, f"add {text},{name}")
+            general(0x3B, number, place, f"cmp {name},{text}")
         for operation, mnemonic in ((0, "add"), (4, "and"), (5, "sub"), (7, "cmp")):
-            a.immediate(operation, number, 64)
-            a.immediate(operation, number, 4096)
-            expect(f"{mnemonic} {name},0x40", f"{mnemonic} {name},0x1000")
-        a.general(0xF7, 3, number)
-        a.general(0x85, number, number)
-        expect(f"neg {name}", f"test {name},{name}")
-    a.immediate(5, Memory(4, 8), 1)
-    expect("sub [rsp+0x8],0x1")
+            told += [("immediate", operation, number, 64), ("immediate", operation, number, 4096)]
+            wanted += [f"{mnemonic} {name},0x40", f"{mnemonic} {name},0x1000"]
+        general(0xF7, 3, number, f"neg {name}")
+        general(0x85, number, number, f"test {name},{name}")
+    told.append(("immediate", 5, (4, 8, -1, 0, 0), 1))
+    wanted.append("sub [rsp+0x8],0x1")
     for place, text in PLACES:
-        a.load_small(6, place, 1)
-        a.load_small(6, place, 2, signed=True)
-        a.store_small(place, 6, 1)
-        a.store_small(place, 6, 2)
-        expect(f"movzx esi,{text}", f"movsx esi,{text}", f"mov {text},sil", f"mov {text},si")
-    a.mask_of_count(7, 6, 1)
-    expect("mov ecx,0xffffffff", "bzhi ecx,ecx,esi", "kmovw k7,ecx")
-    assert disassembled(bytes(a.code), tmp_path) == wanted
+        general(0xB6, 6, place, f"movzx esi,{text}", wide=False, escape=True)
+        general(0xBF, 6, place, f"movsx esi,{text}", wide=False, escape=True)
+        general(0x88, 6, place, f"mov {text},sil", wide=False)
+        general(0x89, 6, place, f"mov {text},si", wide=False, half=True)
+    told.append(("mask",))
+    wanted += ["mov ecx,0xffffffff", "bzhi ecx,ecx,esi", "kmovw k7,ecx"]
+    assert disassembled(assemble(True, told), tmp_path, len(wanted)) == wanted
 
 
 def test_masked_copies_of_loads_and_stores_read_back(tmp_path: Path) -> None:
-    a = Assembler(True)
-    at = Memory(3, 0, 0, 2, 64)
-    for name, loads in (
-        ("vmovups", True),
-        ("vmovups_store", False),
-        ("vpmovdb", False),
-        ("vcvtph2ps", True),
-    ):
-        a.masked_later(loads)
-        a.vector(name, 2, 9, 0, at)
-    body, whole = a.take(), Assembler(True)
-    whole.append(body)
-    whole.append(body, 3)
-    whole.append(body.masked())
-    found = disassembled(bytes(whole.code), tmp_path)
-    assert found[:2] == ["vmovups zmm9,[rbx+rax*4+0x0]", "vmovups [rbx+rax*4+0x0],zmm9"]
+    at = (3, 0, 0, 2, 64)
+    told = [
+        ("vector", name, 2, 9, 0, at, -1, streams)
+        for name, streams in (
+            ("vmovups", 1),
+            ("vmovups_store", 2),
+            ("vpmovdb", 2),
+            ("vcvtph2ps", 1),
+        )
+    ]
+    code = assemble(True, told, [(0, False), (3, False), (0, True)])
+    found = disassembled(code, tmp_path, 12)
+    assert found[:2] == ["vmovups zmm9,[rbx+rax*4]", "vmovups [rbx+rax*4],zmm9"]
     assert found[4:6] == ["vmovups zmm9,[rbx+rax*4+0xc0]", "vmovups [rbx+rax*4+0xc0],zmm9"]
     assert found[8:] == [
-        "vmovups zmm9{k7}{z},[rbx+rax*4+0x0]",
-        "vmovups [rbx+rax*4+0x0]{k7},zmm9",
-        "vpmovdb [rbx+rax*4+0x0]{k7},zmm9",
-        "vcvtph2ps zmm9{k7}{z},[rbx+rax*4+0x0]",
+        "vmovups zmm9{k7}{z},[rbx+rax*4]",
+        "vmovups [rbx+rax*4]{k7},zmm9",
+        "vpmovdb [rbx+rax*4]{k7},zmm9",
+        "vcvtph2ps zmm9{k7}{z},[rbx+rax*4]",
     ]
 
 
 def test_constants_are_found_behind_the_code(tmp_path: Path) -> None:
-    a = Assembler(False)
-    a.vector("vaddps", 1, 0, 0, Memory(-1, 32))
-    a.vector("vroundps", 1, 0, 0, Memory(-1, 0), 9)
-    code = a.finish(bytes(64))
-    lines = disassembled(code[: code.index(b"\xcc")], tmp_path)
+    told = [
+        ("vector", "vaddps", 1, 0, 0, (-1, 32, -1, 0, 0), -1, 0),
+        ("vector", "vroundps", 1, 0, 0, (-1, 0, -1, 0, 0), 9, 0),
+    ]
+    lines = disassembled(assemble(False, told), tmp_path, 2)
     # Code is filled up to 64 bytes; displacements count from the next instruction.
     first, second = (int(line.split("rip+")[1].split("]")[0], 16) for line in lines)
     assert first + 8 == 64 + 32

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from tangrad.plugin.render import KINDS, Fold, PointwiseOp, compute_type
 from tangrad_jit.codegen import _execute  # type: ignore[attr-defined]
+from tangrad_jit.codegen._emit import emit  # type: ignore[attr-defined]
 from tangrad_jit.codegen.conversions import rounds_numbers
-from tangrad_jit.codegen.emit import emit
-from tangrad_jit.codegen.folds import columns_served
 from tangrad_jit.codegen.group import Cast, Const, Group, Number, Step
 from tangrad_jit.codegen.lower import (
     cast_value,
@@ -33,7 +32,11 @@ LEAST_TILE, MOST_TILE = 1024, 32768
 # Elements, times their cost in operations, that are worth a task.
 TASK_WORK, LEAST_TASK = 524288, 16384
 NO_END = (1 << 62) - 1
-# Ops whose fold is emitted, by what folds.py calls it.
+# Bytes of a line of the compiled reductions, without AVX-512 and with; how many lines they take in
+# this order at most; and up to which length they fold rows of one line element by element.
+LINE_BYTES = (128, 256)
+MOST_LINES, RUN_MOST = 512, 24
+# Ops whose fold is emitted, by what emission/folds.pxi calls it.
 FOLDS = {"sum": "sum", "mean": "mean", "amax": "maximum", "amin": "minimum"}
 BYTES = {"complex64": 8, "complex128": 16, "uint16": 2, "uint32": 4, "uint64": 8} | ITEMSIZE
 
@@ -449,6 +452,12 @@ def _cost(stage: Stage) -> int:
     if not isinstance(stage.step.described, PointwiseOp):
         return 4
     return 3 + len(stage.step.typed().program.instructions)
+
+
+def columns_served(evex: bool, size: int) -> tuple[int, int]:
+    """Return the fewest and the most columns of rows that the compiled reductions fold this way."""
+    line = LINE_BYTES[evex] // size
+    return max(line, RUN_MOST + 1), (MOST_LINES + 1) * line - 1
 
 
 def emits_fold(step: Step, wide: bool) -> bool:
