@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from tangrad_jit.codegen.compiled import CompiledGroup, can_compile, compile_group
 from tangrad_jit.codegen.group import Cast, Const, Group, GroupInput, Number, Step
+from tangrad_jit.codegen.tiles import Refused
 
 __all__ = [
     "Cast",
@@ -27,6 +28,7 @@ __all__ = [
     "Group",
     "GroupInput",
     "Number",
+    "Refused",
     "Step",
     "can_compile",
     "compile_group",

@@ -28,14 +28,20 @@ cdef enum:
     FIRST_SLOT = 64
 cdef enum:
     LEAST_FREE = 6  # vector registers that the body of a pass needs at least
+# Why there is no code.
+cdef enum:
+    NO_MEMORY = 1
+    TOO_MANY = 2
 
 cdef struct Value:
     uint8_t op, type
     uint8_t varies   # whether it differs between columns
     uint8_t fused    # a comparison that becomes a mask register where it is used: in selections
     uint8_t done, kept
-    int time         # when it is computed, as rows.py counts
+    int time         # when it is computed, as planning.pxi counts
+    int cost         # about how many operations it takes in each column
     int args[3]
+    int nargs
     int reads[4]     # the values that its instructions read, and how many they are
     int count
     uint64_t bits    # its immediate
@@ -44,6 +50,7 @@ cdef struct Value:
     int slot, spilled, constant  # where it is in memory, -1: nowhere
     int where        # its register, -1: none
     int use, end     # the places where it is used
+    int stored, load # the stream that holds it along the columns, and the value that loads that, -1: none
 
 cdef struct Stream:
     int dtype
@@ -58,6 +65,7 @@ include "emission/registers.pxi"
 include "emission/select.pxi"
 include "emission/memory.pxi"
 include "emission/folds.pxi"
+include "emission/planning.pxi"
 include "emission/passes.pxi"
 include "emission/saying.pxi"
 
@@ -72,12 +80,16 @@ cdef struct Writer:
     int failed
     int stack            # bytes of the frame
     Buffer code, fixups, body, pool, tables
+    Buffer loads         # what passes load of what earlier ones have computed
     Value* values
     int count
     Stream* streams
     int nstreams
     int* results         # (stream, value) of each
     int nresults
+    int passes
+    Store* stores        # what passes write
+    int nstores
     int* order           # of what is computed
     int* places          # of uses
     int* pending         # scratch memory
@@ -97,7 +109,8 @@ cdef class Workspace:
 
     def __cinit__(self):
         cdef Buffer* b
-        cdef BufferPointer[5] buffers = [&self.w.code, &self.w.fixups, &self.w.body, &self.w.pool, &self.w.tables]
+        cdef BufferPointer[6] buffers = [&self.w.code, &self.w.fixups, &self.w.body, &self.w.pool, &self.w.tables,
+                                     &self.w.loads]
         memset(&self.w, 0, sizeof(Writer))
         for b in buffers:
             b.room = 4096
@@ -107,16 +120,20 @@ cdef class Workspace:
 
     def __dealloc__(self):
         cdef Buffer* b
-        cdef BufferPointer[5] buffers = [&self.w.code, &self.w.fixups, &self.w.body, &self.w.pool, &self.w.tables]
+        cdef BufferPointer[6] buffers = [&self.w.code, &self.w.fixups, &self.w.body, &self.w.pool, &self.w.tables,
+                                     &self.w.loads]
         for b in buffers:
             free(b.data)
         free(self.w.values)
         free(self.w.streams)
         free(self.w.results)
+        free(self.w.stores)
 
 
 def emit(program, list said=None):
-    """Return the code of a program that was planned, its constants behind it.
+    """Return the code of a program, its constants behind it; the dtypes of rows that it keeps; and its passes.
+
+    What is kept lies in streams behind those of the program, an element for each column.
 
     Args:
         program: a `RowProgram`.
@@ -129,10 +146,13 @@ def emit(program, list said=None):
     cdef Writer* w = &space.w
     w.said = <PyObject*>said if said is not None else NULL
     read_program(w, program)
-    write_function(w, program)
+    write_function(w)
+    if w.failed == TOO_MANY:
+        raise Unsupported("more folds at a time than there are registers")
     if w.failed:
         raise MemoryError
-    return w.code.data[:w.code.size] + w.pool.data[:w.pool.size]
+    kept = [dtype_names[w.streams[k].dtype].decode() for k in range(len(program.streams), w.nstreams)]
+    return w.code.data[:w.code.size] + w.pool.data[:w.pool.size], kept, w.passes
 
 
 cdef dict OPS = {operation_names[k].decode(): k for k in range(OPERATIONS)}
@@ -142,24 +162,22 @@ cdef dict FOLDS = {"sum": SUM, "mean": MEAN, "maximum": MAXIMUM, "minimum": MINI
 
 
 cdef int read_program(Writer* w, program) except -1:
-    """Take values, streams and results of a program."""
+    """Take values, streams and results of a program, and plan its passes."""
     cdef list ops = program.builder.ops, streams = program.streams, results = program.results
-    cdef list times = program.times, varies = program.varies
-    cdef int k, whole, kept = 0
-    cdef Value* v
+    cdef int k, whole
     w.evex, w.wide = program.builder.evex, program.wide
     w.lanes = (64 if w.evex else 32) // (8 if w.wide else 4)
     w.whole = 2 if w.evex else 1
     w.lengths[0], w.lengths[1] = w.whole - w.wide, w.whole
     w.stack = FIRST_SLOT
     w.count, w.nstreams, w.nresults = len(ops), len(streams), len(results)
-    for one in program.passes:
-        kept += len(one.stores) + len(one.folds)
-    w.values = <Value*>calloc(w.count, sizeof(Value))
-    w.streams = <Stream*>calloc(w.nstreams + 1, sizeof(Stream))
-    whole = w.count + w.nresults + kept + 8
+    # Each value may be kept, which takes a stream, a store and a value that is loaded.
+    w.values = <Value*>calloc(2 * w.count + 1, sizeof(Value))
+    w.streams = <Stream*>calloc(w.nstreams + w.count + 1, sizeof(Stream))
+    whole = 3 * w.count + w.nresults + 8
     w.results = <int*>calloc(15 * whole, sizeof(int))
-    if w.values == NULL or w.streams == NULL or w.results == NULL:
+    w.stores = <Store*>calloc(whole, sizeof(Store))
+    if w.values == NULL or w.streams == NULL or w.results == NULL or w.stores == NULL:
         raise MemoryError
     w.order, w.places, w.pending = w.results + 2 * whole, w.results + 3 * whole, w.results + 8 * whole
     w.sinks, w.stored = w.results + 13 * whole, w.results + 14 * whole
@@ -169,71 +187,70 @@ cdef int read_program(Writer* w, program) except -1:
     for k in range(w.nresults):
         w.results[2 * k], w.results[2 * k + 1] = <tuple>results[k]
     for k in range(w.count):
-        v = &w.values[k]
-        op, type, args, imm = <tuple>ops[k]
-        v.op, v.type, v.time, v.varies = OPS[op], KINDS[type], times[k], varies[k]
-        v.slot = v.constant = -1
-        v.count = 0
-        for arg in <tuple>args:
-            v.args[v.count] = arg
-            v.count += 1
-        if imm is None:
-            v.bits = <uint64_t>-1
-        elif v.op == CONVERT:
-            v.bits = KINDS[imm]
-        elif v.op == FOLD:
-            v.bits = FOLDS[imm]
-        elif v.op == TABLE:
-            v.bits = w.tables.size // 64
-            reserve(w, &w.tables, 64)
-            for bits in <tuple>imm:
-                four(&w.tables, <int32_t><uint32_t>bits)
-        else:
-            v.bits = imm
-    if w.evex:
-        find_fused(w)
-    for k in range(w.count):
-        read_operands(w, k)
-    find_kept(w)
+        read_value(w, &w.values[k], <tuple>ops[k])
+        w.values[k].alias = w.values[w.values[k].args[0]].alias if w.values[k].op == AS else k
+    plan_passes(w)
     return 0
 
 
-cdef void find_fused(Writer* w) noexcept:
+cdef int read_value(Writer* w, Value* v, tuple one) except -1:
+    op, type, args, imm = one
+    v.op, v.type = OPS[op], KINDS[type]
+    v.slot = v.constant = v.stored = v.load = -1
+    for arg in <tuple>args:
+        v.args[v.nargs] = arg
+        v.nargs += 1
+    if imm is None:
+        v.bits = <uint64_t>-1
+    elif v.op == CONVERT:
+        v.bits = KINDS[imm]
+    elif v.op == FOLD:
+        v.bits = FOLDS[imm]
+    elif v.op == TABLE:
+        v.bits = w.tables.size // 64
+        reserve(w, &w.tables, 64)
+        for bits in <tuple>imm:
+            four(&w.tables, <int32_t><uint32_t>bits)
+    else:
+        v.bits = imm
+    return 0
+
+
+cdef void find_operands(Writer* w) noexcept:
+    """Find the comparisons that become mask registers, what instructions read, and what is kept in slots."""
     cdef int k, j
     cdef Value* v
     for k in range(w.count):
-        w.values[k].fused = w.values[k].op == CMP
+        w.values[k].fused = w.evex and w.values[k].op == CMP
     for k in range(w.nresults):
         w.values[w.results[2 * k + 1]].fused = 0
+    for k in range(w.nstores):
+        w.values[w.stores[k].value].fused = 0
     for k in range(w.count):
         v = &w.values[k]
-        for j in range(v.op == SELECT, v.count):
+        for j in range(v.op == SELECT, v.nargs):
             w.values[v.args[j]].fused = 0
+    for k in range(w.count):
+        v = &w.values[k]
+        j = 0
+        if v.op == FOLD:
+            continue
+        if v.op == SELECT and w.values[v.args[0]].fused:
+            for j in range(2):
+                v.reads[j] = w.values[w.values[v.args[0]].args[j]].alias
+            v.count = 2
+            j = 1
+        for j in range(j, v.nargs):
+            v.reads[v.count] = w.values[v.args[j]].alias
+            v.count += 1
+    find_kept(w)
 
 
-cdef void read_operands(Writer* w, int value) noexcept:
-    """Find what has a value's bits, and what its instructions read."""
-    cdef Value* v = &w.values[value]
-    cdef int k, count = 0
-    v.alias = w.values[v.args[0]].alias if v.op == AS else value
-    if v.op == FOLD:
-        v.count = 0
-        return
-    k = 0
-    if v.op == SELECT and w.values[v.args[0]].fused:
-        for count in range(2):
-            v.reads[count] = w.values[w.values[v.args[0]].args[count]].alias
-        count, k = 2, 1
-    for k in range(k, v.count):
-        v.reads[count] = w.values[v.args[k]].alias
-        count += 1
-    v.count = count
-
-
-cdef int write_function(Writer* w, program) except -1:
+cdef void write_function(Writer* w) noexcept:
     cdef int[6] saved = [RBX, RBP, R12, R13, R14, R15]
     cdef int k, frame, nothing, row
     cdef int32_t size
+    find_operands(w)
     for k in range(6):
         push_pop(w, 0x50, saved[k])
     general(w, 0x89, RSP, register(RAX))  # mov rax, rsp
@@ -252,7 +269,7 @@ cdef int write_function(Writer* w, program) except -1:
     emit_uniforms(w, PER_CALL)
     say(w, b"; rows")
     row = w.code.size
-    write_row(w, program)
+    write_row(w)
     immediate(w, MINUS, memory(RSP, ROWS), 1)
     land(w, jump(w, NOT_EQUAL), row)
     land(w, nothing, w.code.size)
@@ -263,7 +280,33 @@ cdef int write_function(Writer* w, program) except -1:
     size = (w.stack + 63 & ~63) + 64
     memcpy(w.code.data + frame, &size, 4)
     place_constants(w)
-    return 0
+
+
+cdef void write_row(Writer* w) noexcept:
+    """Write what is computed for a row, and the steps to the next."""
+    cdef int[10] bases = [RBX, RBP, R8, R9, R10, R11, R12, R13, R14, R15]
+    cdef int k, time, found = 0
+    for k in range(w.nstreams):
+        # The others of a pass are read from their array when they are used.
+        if w.streams[k].column and found < 10:
+            w.streams[k].base = bases[found]
+            found += 1
+            load(w, w.streams[k].base, memory(RDX, 8 * k))
+    emit_uniforms(w, PER_ROW)
+    for time in range(w.passes):
+        say_pass(w, time, b"; pass")
+        emit_pass_of(w, time)
+        say_pass(w, time, b"; after pass")
+        emit_uniforms(w, time)
+    found = 0
+    for k in range(w.nstreams):
+        if not w.streams[k].row:
+            continue
+        if not found:
+            load(w, RCX, memory(RSP, STEPS))
+        found = 1
+        load(w, RAX, memory(RCX, 8 * k))
+        general(w, 0x01, RAX, memory(RDX, 8 * k))  # add [rdx + 8 k], rax
 
 
 cdef void place_constants(Writer* w) noexcept:
@@ -279,66 +322,27 @@ cdef void place_constants(Writer* w) noexcept:
         memcpy(w.code.data + fixup[k].place, &distance, 4)
 
 
-cdef int write_row(Writer* w, program) except -1:
-    """Write what is computed for a row, and the steps to the next."""
-    cdef int[10] bases = [RBX, RBP, R8, R9, R10, R11, R12, R13, R14, R15]
-    cdef int k, number = 0, found = 0
-    for k in range(w.nstreams):
-        # The others of a pass are read from their array when they are used.
-        if w.streams[k].column and found < 10:
-            w.streams[k].base = bases[found]
-            found += 1
-            load(w, w.streams[k].base, memory(RDX, 8 * k))
-    emit_uniforms(w, PER_ROW)
-    for one in program.passes:
-        if w.said != NULL:
-            say(w, f"; pass {number}".encode())
-        read_pass(w, one)
-        if w.said != NULL:
-            say(w, f"; after pass {number}".encode())
-        emit_uniforms(w, number)
-        number += 1
-    found = 0
-    for k in range(w.nstreams):
-        if not w.streams[k].row:
+def replay(builder, list ops, list values):
+    """Append the values of a template to a program: see `lower.py`.
+
+    Args:
+        builder: the program's `Builder`.
+        ops: the template's.
+        values: the operands; the template's values are appended.
+    """
+    cdef dict known = builder._known
+    cdef list made = builder.ops
+    for op, kind, args, imm in ops:
+        args = tuple([values[a] for a in <tuple>args])
+        if op == "resize":  # of what may be a constant, or have been resized before
+            values.append(builder.resized(args[0], kind))
             continue
-        if not found:
-            load(w, RCX, memory(RSP, STEPS))
-        found = 1
-        load(w, RAX, memory(RCX, 8 * k))
-        general(w, 0x01, RAX, memory(RDX, 8 * k))  # add [rdx + 8 k], rax
-    return 0
-
-
-cdef int read_pass(Writer* w, one) except -1:
-    """Write a pass; it may read from memory what an earlier one has computed."""
-    cdef Fold[MOST_FOLDS] folds
-    cdef int stores = 0, nfolds = 0, needs = 0, value, at
-    cdef Fold* f
-    see(w)
-    for earlier, loaded in (<dict>one.replaced).items():
-        value, at = earlier, loaded
-        w.values[value].seen = w.values[w.values[value].alias].seen = w.values[at].alias
-    for stream, stored in <list>one.stores:
-        value = stored
-        w.stored[stores], w.sinks[stores] = stream, w.values[value].seen
-        stores += 1
-    for folded in <list>one.folds:
-        value = folded
-        if nfolds < MOST_FOLDS:
-            f = &folds[nfolds]
-            f.value, f.kind = value, <int>w.values[value].bits
-            f.source = w.values[w.values[value].args[0]].seen
-            f.size = 8 if w.values[value].type & 1 else 4
-            f.widens = f.kind <= MEAN and f.size == 4
-            w.sinks[stores + nfolds] = f.source
-            needs += 3 if f.widens else 4
-        nfolds += 1
-    if nfolds > MOST_FOLDS or needs > (30 if w.evex else 14) - LEAST_FREE:
-        raise Unsupported("more folds at a time than there are registers")
-    if stores or nfolds:
-        emit_pass(w, stores, folds, nfolds)
-    return 0
+        key = (op, kind, args, imm)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = len(made)
+            made.append(key)
+        values.append(found)
 
 
 # --- for listings and tests -----------------------------------------------------------------------

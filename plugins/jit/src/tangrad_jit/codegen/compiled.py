@@ -7,11 +7,10 @@ from contextlib import suppress
 from typing import Any
 
 from tangrad.plugin import get_driver
-from tangrad.plugin.render import ExpressionTypeError, Fold, PointwiseOp
+from tangrad.plugin.render import ExpressionTypeError
 from tangrad_jit.codegen import _execute  # type: ignore[attr-defined]
 from tangrad_jit.codegen.conversions import with_conversions
 from tangrad_jit.codegen.group import PATTERNS, Group, Number, Step
-from tangrad_jit.codegen.listing import listing
 from tangrad_jit.codegen.tiles import (
     BYTES,
     NO_END,
@@ -30,8 +29,7 @@ LEVELS = ("avx512", "avx2", "tiles")
 _MOST = 60
 
 _state: dict[str, Any] = {}
-_kernels: dict[tuple, CompiledGroup] = {}
-_reasons: dict[tuple, str | None] = {}
+_kernels: dict[tuple, CompiledGroup | Refused] = {}
 
 
 class CompiledGroup:
@@ -94,6 +92,8 @@ class CompiledGroup:
 
 def _stage_text(stage: Stage) -> str:
     if stage.program is not None:
+        from tangrad_jit.codegen.listing import listing
+
         return listing(stage.program)
     assert stage.step is not None
     return f"; calls the compiled loop of {stage.step.described.title}, {stage.step.dtype}\n"
@@ -125,13 +125,6 @@ def _has_executable_memory() -> bool:
 
 def can_compile(group: Group) -> str | None:
     """Return None if a group can be compiled here, else the reason why not."""
-    key = group.key
-    if key not in _reasons:
-        _reasons[key] = _reason(group)
-    return _reasons[key]
-
-
-def _reason(group: Group) -> str | None:
     try:
         compile_group(group)
     except Refused as error:
@@ -163,9 +156,16 @@ def compile_group(group: Group, level: str | None = None) -> CompiledGroup:
             f"there are no kernels for {level} here: those of tangrad-cpu are for {native}"
         )
     key = (group.key, level)
-    if key not in _kernels:
-        _kernels[key] = new_kernel(group, level)
-    return _kernels[key]
+    found = _kernels.get(key)
+    if found is None:
+        try:
+            found = new_kernel(group, level)
+        except Refused as error:
+            found = Refused(*error.args)  # without the frames that the other one holds
+        _kernels[key] = found
+    if isinstance(found, Refused):
+        raise found.with_traceback(None)
+    return found
 
 
 def new_kernel(group: Group, level: str) -> CompiledGroup:
@@ -182,18 +182,17 @@ def new_kernel(group: Group, level: str) -> CompiledGroup:
     def called() -> Plan:
         return Planner(group, values, evex, False).make()
 
-    plans: list[Plan | None] = []
+    folds = [step for step in group.steps if step.form.kind == "fold"]
+    if evex is None or not folds:
+        return CompiledGroup(group, level, values, [called()], called)
     planner = Planner(group, values, evex, True)
-    if evex is not None and any(_folds_here(planner, step) for step in group.steps):
+    plans: list[Plan | None] = []
+    if any(emits_fold(step, planner.wide) for step in folds):
         with suppress(Unsupported):
             plans.append(planner.make())
     if plans:
         planner.check_loops()
     return CompiledGroup(group, level, values, [*plans, None if plans else called()], called)
-
-
-def _folds_here(planner: Planner, step: Step) -> bool:
-    return isinstance(step.described, Fold) and emits_fold(step, planner.wide)
 
 
 def _check(group: Group) -> None:
@@ -209,25 +208,28 @@ def _check(group: Group) -> None:
     values = len(group.inputs)
     for step in group.steps:
         _check_step(step, values, group)
-        values += len(step.result_types)
+        values += len(step.form.result_types)
 
 
 def _check_step(step: Step, values: int, group: Group) -> None:
     """Refuse operands and parameters that are none; `values` counts those before the step."""
-    title, wanted = step.described.title, 1
-    if isinstance(step.described, PointwiseOp):
-        wanted = len(step.described.inputs)
+    wanted = step.form.count
     if len(step.args) != wanted:
-        raise Refused(f"{title} takes {wanted} operands, the step has {len(step.args)}")
-    if any(isinstance(a, int) and not 0 <= a < values for a in step.args):
-        raise Refused(f"{title} has an operand that is no value before it")
+        raise Refused(
+            f"{step.described.title} takes {wanted} operands, the step has {len(step.args)}"
+        )
+    for arg in step.args:
+        if arg.__class__ is int and not 0 <= arg < values:  # type: ignore[operator]
+            raise Refused(f"{step.described.title} has an operand that is no value before it")
     for name, value in step.params.items():
         if isinstance(value, str):
-            raise Refused(f"the parameter {name} of {title} is a text")
+            raise Refused(f"the parameter {name} of {step.described.title} is a text")
         if isinstance(value, Number):
             given = group.inputs[value.input] if value.input < len(group.inputs) else None
             if given is None or given.pattern != "number":
-                raise Refused(f"the parameter {name} of {title} is an input that is no number")
+                raise Refused(
+                    f"the parameter {name} of {step.described.title} is an input that is no number"
+                )
 
 
 def _check_outputs(group: Group, values: list[Value]) -> None:

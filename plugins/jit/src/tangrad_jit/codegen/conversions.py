@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 
-from tangrad.plugin.render import Fold, PointwiseOp
 from tangrad_jit.codegen.group import Cast, Const, Group, Step
-
-HALVES = ("float16", "bfloat16")
-
-
-def wanted_types(step: Step) -> list[str]:
-    """Return the dtypes that the operands of a step are converted to."""
-    if isinstance(step.described, Fold):
-        return [step.dtype]
-    return list(step.typed().input_types)
 
 
 def with_conversions(group: Group) -> Group:
@@ -24,6 +13,8 @@ def with_conversions(group: Group) -> Group:
     A Python number beside half types is rounded to them first, where the op does so. Steps that no
     result needs are left out.
     """
+    if _is_converted(group):
+        return group
     live = live_steps(group)
     dtypes = [given.dtype for given in group.inputs]
     new = list(range(len(dtypes)))
@@ -39,22 +30,43 @@ def with_conversions(group: Group) -> Group:
             new.extend([-1] * len(step.result_types))
             continue
         args: list[int | Const] = [a if isinstance(a, Const) else new[a] for a in step.args]
-        if not isinstance(step.described, Cast):
-            for k, wanted in enumerate(wanted_types(step)):
-                arg = args[k]
-                if isinstance(arg, Const):
-                    args[k] = (
-                        Const(rounded_number(arg.value, step)) if rounds_numbers(step) else arg
-                    )
-                elif dtypes[arg] != wanted and not _is_number(group, arg):
-                    if (arg, wanted) not in casts:
-                        casts[arg, wanted] = len(dtypes)
-                        append(Step(Cast(), wanted, (arg,)))
-                    args[k] = casts[arg, wanted]
+        for k, wanted in enumerate(step.form.input_types or ()):
+            arg = args[k]
+            if isinstance(arg, Const):
+                args[k] = Const(rounded_number(arg.value, step)) if step.form.rounds else arg
+            elif dtypes[arg] != wanted and not _is_number(group, arg):
+                if (arg, wanted) not in casts:
+                    casts[arg, wanted] = len(dtypes)
+                    append(Step(Cast(), wanted, (arg,)))
+                args[k] = casts[arg, wanted]
         new.extend(range(len(dtypes), len(dtypes) + len(step.result_types)))
         same = tuple(args) == step.args
-        append(step if same else replace(step, args=tuple(args)))
+        append(step if same else Step(step.described, step.dtype, tuple(args), step.params))
     return Group(group.inputs, tuple(steps), tuple(new[o] for o in group.outputs))
+
+
+def _is_converted(group: Group) -> bool:
+    """Return whether all operands have the dtypes that steps take, and all steps are needed."""
+    inputs = group.inputs
+    dtypes = ["" if given.pattern == "number" else given.dtype for given in inputs]
+    used = set(group.outputs)
+    firsts = []
+    for step in group.steps:
+        form = step.form
+        for arg, wanted in zip(step.args, form.input_types or (), strict=False):
+            if arg.__class__ is not int:
+                if form.rounds:
+                    return False
+            elif dtypes[arg] and dtypes[arg] != wanted:
+                return False
+        used.update([arg for arg in step.args if arg.__class__ is int])
+        firsts.append(len(dtypes))
+        dtypes += form.result_types
+    firsts.append(len(dtypes))
+    return all(
+        not used.isdisjoint(range(first, end))
+        for first, end in zip(firsts, firsts[1:], strict=False)
+    )
 
 
 def live_steps(group: Group) -> set[int]:
@@ -74,12 +86,6 @@ def live_steps(group: Group) -> set[int]:
 
 def _is_number(group: Group, value: int) -> bool:
     return value < len(group.inputs) and group.inputs[value].pattern == "number"
-
-
-def rounds_numbers(step: Step) -> bool:
-    """Tell whether a step rounds Python numbers to a half type before it computes with them."""
-    op = step.described
-    return isinstance(op, PointwiseOp) and step.dtype in HALVES and not op.exact_numbers
 
 
 def rounded_number(value: float | int | bool, step: Step) -> float:

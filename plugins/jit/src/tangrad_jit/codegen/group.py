@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal
 
 Pattern = Literal["full", "row", "column", "scalar", "number"]
 PATTERNS = ("full", "row", "column", "scalar", "number")
+_NO_PARAMS: dict[str, Any] = {}
 
 
-@dataclass(frozen=True)
+# Plain classes: dataclasses take half a millisecond each to make, in every process.
 class Const:
     """A Python number that never changes: part of the code."""
 
-    value: float | int | bool
+    __slots__ = ("value",)
+
+    def __init__(self, value: float | int | bool) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"Const(value={self.value!r})"
 
 
-@dataclass(frozen=True)
 class Number:
     """A parameter whose value comes with each call: the group's input of that place."""
 
-    input: int
+    __slots__ = ("input",)
+
+    def __init__(self, input: int) -> None:
+        self.input = input
+
+    def __repr__(self) -> str:
+        return f"Number(input={self.input})"
 
 
-@dataclass(frozen=True)
 class GroupInput:
     """An operand of a group.
 
@@ -37,26 +46,24 @@ class GroupInput:
             "number" (a Python number given with each call).
     """
 
-    dtype: str
-    pattern: Pattern
+    __slots__ = ("dtype", "pattern")
+
+    def __init__(self, dtype: str, pattern: Pattern) -> None:
+        self.dtype, self.pattern = dtype, pattern
 
 
-@dataclass(frozen=True)
 class Cast:
     """The conversion of a value to a dtype, as `Tensor.to` converts."""
 
-    @property
-    def title(self) -> str:
-        """What messages call it."""
-        return "to"
+    __slots__ = ()
+    title = "to"
 
 
-@dataclass(frozen=True)
 class Step:
     """One op of a group.
 
     Attributes:
-        described: what it computes.
+        described: what it computes: a PointwiseOp, a Fold or a Cast.
         dtype: the promoted dtype, for which it is typed; of a conversion, the dtype of the result.
             Operands of another dtype are converted to what it takes, as by the op itself.
         args: its operands: numbers of values (the group's inputs first, then the steps' results in
@@ -65,10 +72,17 @@ class Step:
             One that is absent is None, or left out of the loop.
     """
 
-    described: Any  # a PointwiseOp, a Fold or a Cast: `kind` says which
-    dtype: str
-    args: tuple[Any, ...]  # of int and Const
-    params: Mapping[str, float | int | bool | Number | None] = field(default_factory=dict)
+    __slots__ = ("_form", "args", "described", "dtype", "params")
+
+    def __init__(
+        self,
+        described: Any,
+        dtype: str,
+        args: tuple[int | Const, ...],
+        params: Mapping[str, float | int | bool | Number | None] = _NO_PARAMS,
+    ) -> None:
+        self.described, self.dtype, self.args, self.params = described, dtype, args, params
+        self._form: Any = None
 
     def typed(self) -> Any:
         """Return the typed programs.
@@ -76,38 +90,42 @@ class Step:
         Raises:
             ExpressionTypeError: the op has no meaning for the dtype.
         """
-        return self._programs
+        return self.form.typed
 
-    @cached_property
-    def _programs(self) -> Any:
-        assert not isinstance(self.described, Cast)
-        key = (self.described.op.definition, self.dtype)
-        found = _typed.get(key)
-        if found is None:
-            found = _typed[key] = self.described.typed(self.dtype)
-        return found
+    @property
+    def form(self) -> Any:
+        """What is known of the op at the dtype, a `Form`.
 
-    @cached_property
+        Raises:
+            ExpressionTypeError: the op has no meaning for the dtype.
+        """
+        if self._form is None:
+            # Imported here: devices that compile source have groups, but no forms.
+            from tangrad_jit.codegen.forms import form_of
+
+            self._form = form_of(self.described, self.dtype)
+        return self._form
+
+    @property
     def result_types(self) -> tuple[str, ...]:
         """The dtypes of the results."""
-        if isinstance(self.described, Cast):
-            return (self.dtype,)
-        return tuple(self.typed().result_types)
+        types: tuple[str, ...] = self.form.result_types
+        return types
 
     @property
     def key(self) -> tuple[object, ...]:
         """What tells the step from others: two steps of one key have the same code."""
-        params = tuple((name, type(v), repr(v)) for name, v in sorted(self.params.items()))
-        args = tuple(a if isinstance(a, int) else (type(a.value), repr(a.value)) for a in self.args)
+        args = tuple(
+            [a if a.__class__ is int else (type(a.value), repr(a.value)) for a in self.args]  # type: ignore[union-attr]
+        )
         if isinstance(self.described, Cast):
             return "cast", self.dtype, args
+        params: tuple[object, ...] = ()
+        if self.params:
+            params = tuple([(name, type(v), repr(v)) for name, v in sorted(self.params.items())])
         return self.described.op.definition, self.dtype, args, params
 
 
-_typed: dict[tuple[object, ...], Any] = {}
-
-
-@dataclass(frozen=True)
 class Group:
     """Steps over one space of rows and columns; folds run along the columns and give "row" values.
 
@@ -118,12 +136,18 @@ class Group:
             elements, all others as one for each row ("row"), column or in all.
     """
 
-    inputs: tuple[GroupInput, ...]
-    steps: tuple[Step, ...]
-    outputs: tuple[int, ...]
+    __slots__ = ("_key", "inputs", "outputs", "steps")
+
+    def __init__(
+        self, inputs: tuple[GroupInput, ...], steps: tuple[Step, ...], outputs: tuple[int, ...]
+    ) -> None:
+        self.inputs, self.steps, self.outputs = inputs, steps, outputs
+        self._key: tuple[object, ...] | None = None
 
     @property
     def key(self) -> tuple[object, ...]:
         """What the code depends on."""
-        inputs = tuple((i.dtype, i.pattern) for i in self.inputs)
-        return inputs, tuple(step.key for step in self.steps), self.outputs
+        if self._key is None:
+            inputs = tuple([(i.dtype, i.pattern) for i in self.inputs])
+            self._key = inputs, tuple([step.key for step in self.steps]), self.outputs
+        return self._key

@@ -83,15 +83,18 @@ def _text(what: str, told: tuple[Any, ...], targets: dict[int, int]) -> str:
 def listing(program: RowProgram) -> str:
     """Return the code of a planned program as text, an instruction a line, with its places."""
     said: list[tuple[Any, ...]] = []
-    emit(program, said)
+    _, kept, _ = emit(program, said)
     targets = {place: told[0] for place, what, *told in said if what == "target"}
-    streams = [
-        f"; stream {k}: value {s.value} ({s.dtype}), moves by{' row' * s.row}{' column' * s.column}"
-        for k, s in enumerate(program.streams)
+    streams = program.streams + [(-1, dtype, False, True) for dtype in kept]
+    head = [
+        f"; stream {k}: "
+        + (f"value {value} ({dtype})" if value >= 0 else f"kept for a later pass ({dtype})")
+        + f", moves by{' row' * row}{' column' * column}"
+        for k, (value, dtype, row, column) in enumerate(streams)
     ]
     lines = [
         f"{place:5x}  {_text(what, tuple(told), targets)}"
         for place, what, *told in said
         if what != "target"
     ]
-    return "\n".join([*streams, *lines, ""])
+    return "\n".join([*head, *lines, ""])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import cache
 
-from tangrad.plugin.render import KINDS, PointwiseOp, Program, compute_type
+from tangrad.plugin.render import KINDS, Program, compute_type
+from tangrad_jit.codegen._emit import replay  # type: ignore[attr-defined]
 from tangrad_jit.codegen.elementary import CALLED_512, FUNCTIONS, OPS_512
 from tangrad_jit.codegen.group import Step
 from tangrad_jit.codegen.vector import (
@@ -200,67 +201,67 @@ def _primitive(b: Builder, op: str, dtype: str, args: list[int]) -> int:
     raise Unsupported(f"{op} of {dtype}")
 
 
-def lower_step(b: Builder, step: Step, loads: list[int], params: Mapping[str, int]) -> list[int]:
+class Template:
+    """A pointwise step lowered once, to be appended to programs.
+
+    Attributes:
+        ops: (operation, type, operands, immediate) of each value; operands count the step's own
+            first, then its parameters, then the values of the template.
+        results: the numbers of the results.
+    """
+
+    __slots__ = ("ops", "results")
+
+    def __init__(self, step: Step, evex: bool, wide: bool) -> None:
+        b, form = Builder(evex, wide), step.form
+        given = [*form.operands, *form.params.values()]
+        for k, dtype in enumerate(given):
+            b.make("load", b.lanes(dtype), (), k)
+        params = dict(zip(form.params, range(form.count, len(given)), strict=True))
+        self.results = _lowered(b, step, list(range(form.count)), params)
+        for dtype in form.result_types:
+            b.lanes(dtype)
+        self.ops = b.ops[len(given) :]
+
+
+def template_of(step: Step, evex: bool, wide: bool) -> Template | None:
+    """Return how a pointwise step is lowered, None where the emitter lacks an instruction."""
+    form, given = step.form, step.params
+    if form.params and any(given.get(name) is None for name in form.params):
+        return None
+    found = form.templates.get((evex, wide), "")
+    if found == "":
+        try:
+            found = Template(step, evex, wide)
+        except Unsupported:
+            found = None
+        form.templates[evex, wide] = found
+    template: Template | None = found
+    return template
+
+
+def lower_step(b: Builder, template: Template, operands: list[int]) -> list[int]:
     """Append a pointwise step and return its results, each in the lanes of its stored dtype.
 
     Args:
         b: what the values are appended to.
-        step: the step.
-        loads: the operands, in the lanes of the compute type of what the step takes.
-        params: the parameters that are not None.
-
-    Raises:
-        Unsupported: the emitter lacks an instruction for it.
+        template: the step's.
+        operands: the operands, in the lanes of the compute type of what the step takes, and the
+            parameters that its program uses.
     """
-    op, typed = step.described, step.typed()
-    assert isinstance(op, PointwiseOp)
+    replay(b, template.ops, operands)
+    return [operands[k] for k in template.results]
+
+
+def _lowered(b: Builder, step: Step, loads: list[int], params: Mapping[str, int]) -> list[int]:
+    op, form = step.described, step.form
     if b.evex and step.dtype == "float32" and op.kind == "op" and op.key in OPS_512:
         return [OPS_512[op.key](b, loads[0])]
     if b.evex and step.dtype == "float32" and op.key in CALLED_512:
         raise Unsupported(op.key)
-    program = typed.program
-    if types_of(step).called:
+    if form.called:
         raise Unsupported("division of integers, or random bits")
-    given = dict(zip(op.inputs, loads, strict=True))
-    return lower_program(b, program, given, params)
-
-
-@dataclass(frozen=True)
-class Types:
-    """The dtypes of a pointwise step.
-
-    Attributes:
-        params: of those parameters that the program uses.
-        operands: in which it computes with its operands.
-        wide: whether values of 8 bytes are among them.
-        called: whether it divides integers or draws random bits, which is never emitted.
-    """
-
-    params: dict[str, str]
-    operands: list[str]
-    wide: bool
-    called: bool
-
-
-_types: dict[tuple, Types] = {}
-
-
-def types_of(step: Step) -> Types:
-    """Return the dtypes of a pointwise step."""
-    key = (step.described.op.definition, step.dtype)
-    found = _types.get(key)
-    if found is None:
-        typed = step.typed()
-        steps = typed.program.instructions
-        kinds = {s.type for s in steps if s.op not in ("param", "literal")}
-        kinds |= {*typed.input_types, *typed.result_types}
-        found = _types[key] = Types(
-            {str(s.value): s.type for s in steps if s.op == "param"},
-            [compute_type(dtype) for dtype in typed.input_types],
-            bool({"float64", "int64"} & kinds),
-            typed.program.divides or typed.program.indexed,
-        )
-    return found
+    return lower_program(b, form.typed.program, dict(zip(form.names, loads, strict=True)), params)
 
 
 def cast_value(b: Builder, value: int, source: str, target: str) -> int:
@@ -275,6 +276,7 @@ def cast_value(b: Builder, value: int, source: str, target: str) -> int:
     )
 
 
+@cache
 def casts(source: str, target: str, evex: bool, wide: bool) -> bool:
     """Tell whether a conversion is emitted."""
     b = Builder(evex, wide)
@@ -283,32 +285,3 @@ def casts(source: str, target: str, evex: bool, wide: bool) -> bool:
         return target in LANES
     except Unsupported:
         return False
-
-
-_emitted: dict[tuple, bool] = {}
-
-
-def is_emitted(step: Step, evex: bool, wide: bool) -> bool:
-    """Tell whether the emitter has instructions for a pointwise step."""
-    given: tuple[str, ...] = ()
-    if step.params:
-        given = tuple(sorted(name for name, v in step.params.items() if v is not None))
-    key = step.described.op.definition, step.dtype, given, evex, wide
-    found = _emitted.get(key)
-    if found is None:
-        found = _emitted[key] = _tries(step, Builder(evex, wide))
-    return found
-
-
-def _tries(step: Step, b: Builder) -> bool:
-    try:
-        loads = [b.make("load", b.lanes(t), (), k) for k, t in enumerate(types_of(step).operands)]
-        params = {n: b.make("load", b.lanes(t), (), n) for n, t in types_of(step).params.items()}
-        if any(step.params.get(name) is None for name in params):
-            return False
-        lower_step(b, step, loads, params)
-        for dtype in step.typed().result_types:
-            b.lanes(dtype)
-    except Unsupported:
-        return False
-    return True

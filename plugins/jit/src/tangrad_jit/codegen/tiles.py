@@ -8,21 +8,13 @@ folds is for rows that the compiled reductions fold in its order; all others cal
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tangrad.plugin.render import KINDS, Fold, PointwiseOp, compute_type
+from tangrad.plugin.render import KINDS, compute_type
 from tangrad_jit.codegen import _execute  # type: ignore[attr-defined]
 from tangrad_jit.codegen._emit import emit  # type: ignore[attr-defined]
-from tangrad_jit.codegen.conversions import rounds_numbers
-from tangrad_jit.codegen.group import Cast, Const, Group, Number, Step
-from tangrad_jit.codegen.lower import (
-    cast_value,
-    casts,
-    is_emitted,
-    lower_step,
-    types_of,
-)
+from tangrad_jit.codegen.group import Const, Group, Number, Step
+from tangrad_jit.codegen.lower import cast_value, casts, lower_step, template_of
 from tangrad_jit.codegen.rows import RowProgram
 from tangrad_jit.codegen.vector import ITEMSIZE, LANES
 
@@ -53,51 +45,65 @@ class Value(NamedTuple):
     column: bool
 
 
-@dataclass(slots=True)
 class Operand:
     """An operand of a stage as the executor takes it; `index` counts those of its `place`."""
 
-    place: str
-    index: int
-    itemsize: int = 0
-    dtype: int = 0
-    row: bool = False
-    column: bool = False
-    form: str = "f8"
-    value: bytes = b""
+    __slots__ = ("column", "dtype", "form", "index", "itemsize", "place", "row", "value")
+
+    def __init__(
+        self,
+        place: str,
+        index: int,
+        itemsize: int = 0,
+        dtype: int = 0,
+        row: bool = False,
+        column: bool = False,
+        form: str = "f8",
+        value: bytes = b"",
+    ) -> None:
+        self.place, self.index, self.itemsize, self.dtype = place, index, itemsize, dtype
+        self.row, self.column, self.form, self.value = row, column, form, value
 
 
-@dataclass
 class Stage:
-    """Emitted code, or a compiled loop; `numbers` are (input or -1, form, bytes)."""
+    """Emitted code, or a compiled loop.
 
-    operands: list[Operand]
-    numbers: list[tuple[int, str, bytes]]
-    code: _execute.Code | None = None
-    program: RowProgram | None = None
-    loop: tuple[int, int] = (0, 0)
-    step: Step | None = None
-    nout: int = 0
-    reduces: int = 0
-    compute: int = 0
-    counter: int = -1
+    Attributes:
+        operands: what is read and written. numbers: (input or -1, form, bytes) of each.
+        code, program: what is emitted. loop, step: what is called, and for which step.
+        nout, reduces, compute, counter: of what is called, as the executor takes them.
+    """
+
+    __slots__ = (
+        "code", "compute", "counter", "loop", "nout", "numbers", "operands", "program", "reduces",
+        "step",
+    )  # fmt: skip
+
+    def __init__(
+        self, operands: list[Operand], numbers: list[tuple[int, str, bytes]], nout: int = 0
+    ) -> None:
+        self.operands, self.numbers, self.nout = operands, numbers, nout
+        self.code: _execute.Code | None = None
+        self.program: RowProgram | None = None
+        self.loop: tuple[int, int] = (0, 0)
+        self.step: Step | None = None
+        self.reduces, self.compute, self.counter = 0, 0, -1
 
 
-@dataclass
 class Plan:
     """The stages for rows of some lengths."""
 
-    stages: list[Stage] = field(default_factory=list)
-    temporaries: list[tuple[int, bool, bool]] = field(default_factory=list)
-    columns: tuple[int, int] = (0, NO_END)
-    tile: int = MOST_TILE
-    grain: int = LEAST_TASK
-    folds: bool = False
-    called_folds: bool = False
-    fold_bytes: int = 0
-    flat: bool = False
-    counted: bool = False
-    passes: int = 1
+    __slots__ = (
+        "called_folds", "columns", "counted", "flat", "fold_bytes", "folds", "grain", "passes",
+        "stages", "temporaries", "tile",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.stages: list[Stage] = []
+        self.temporaries: list[tuple[int, bool, bool]] = []
+        self.columns = (0, NO_END)
+        self.tile, self.grain, self.passes, self.fold_bytes = MOST_TILE, LEAST_TASK, 1, 0
+        self.folds = self.called_folds = self.flat = self.counted = False
 
 
 _PATTERNS = {
@@ -119,18 +125,24 @@ def values_of(group: Group) -> list[Value]:
 
 
 def _results(step: Step, values: list[Value], group: Group) -> list[Value]:
-    types = step.result_types
-    if isinstance(step.described, Cast):
+    form = step.form
+    if form.kind == "cast":
         if not isinstance(step.args[0], int) or _is_a_number(group, step.args[0]):
             raise Refused("a conversion takes one tensor")
         return [values[step.args[0]]._replace(dtype=step.dtype)]
-    if isinstance(step.described, Fold):
-        return _fold_results(step, values, group, list(types))
-    known = [values[a] for a in step.args if isinstance(a, int)]
-    return [Value(t, any(v.row for v in known), any(v.column for v in known)) for t in types]
+    if form.kind == "fold":
+        return _fold_results(step, values, group, form.result_types)
+    row = column = False
+    for arg in step.args:
+        if arg.__class__ is int:
+            _, of_row, of_column = values[arg]
+            row, column = row or of_row, column or of_column
+    return [Value(dtype, row, column) for dtype in form.result_types]
 
 
-def _fold_results(step: Step, values: list[Value], group: Group, types: list[str]) -> list[Value]:
+def _fold_results(
+    step: Step, values: list[Value], group: Group, types: tuple[str, ...]
+) -> list[Value]:
     title, source = step.described.title, step.args[0]
     if step.described.is_scan:
         raise Refused(f"{title} is a scan")
@@ -173,29 +185,24 @@ class Planner:
         self.wide = _is_wide(group, values)
         self.emits_folds = folds
         self.first: list[int] = []  # the number of each step's first result
-        self.levels: dict[int, int] = {}
         self.plan = Plan()
         self.homes: dict[int, Operand] = {}
         number = len(group.inputs)
         for step in group.steps:
             self.first.append(number)
-            number += len(step.result_types)
+            number += len(step.form.result_types)
 
     def emits(self, step: Step) -> bool:
         """Tell whether a step is emitted; the others call compiled loops."""
         if self.evex is None:
             return False
-        if isinstance(step.described, Cast):
-            return self._holds(step) and casts(
-                self.values[step.args[0]].dtype, step.dtype, self.evex, self.wide
-            )
-        if isinstance(step.described, PointwiseOp):
-            return self._holds(step) and is_emitted(step, self.evex, self.wide)
-        return self.emits_folds and emits_fold(step, self.wide)
-
-    def _holds(self, step: Step) -> bool:
-        """Tell whether all operands have dtypes that lanes hold."""
-        return all(self.values[a].dtype in LANES for a in step.args if isinstance(a, int))
+        form = step.form
+        if form.kind == "pointwise":
+            return form.in_lanes and template_of(step, self.evex, self.wide) is not None
+        if form.kind == "fold":
+            return self.emits_folds and emits_fold(step, self.wide)
+        source = self.values[step.args[0]].dtype  # type: ignore[index]
+        return source in LANES and casts(source, step.dtype, self.evex, self.wide)
 
     def make(self) -> Plan:
         """Return the plan.
@@ -222,25 +229,27 @@ class Planner:
     def check_loops(self) -> None:
         """Raise Refused unless all folds have compiled loops, too."""
         for step in self.group.steps:
-            fold = isinstance(step.described, Fold)
-            if fold and _execute.find_loop(step.described.op, step.dtype) is None:
+            if (
+                step.form.kind == "fold"
+                and _execute.find_loop(step.described.op, step.dtype) is None
+            ):
                 raise Refused(f"{step.described.title} of {step.dtype} has no compiled loop")
 
     def _levels(self) -> list[int]:
         """Return when each step runs: emitted ones at even levels, called ones at odd levels."""
-        of_value = dict.fromkeys(range(len(self.group.inputs)), 0)
+        parities = [0 if self.emits(step) else 1 for step in self.group.steps]
+        if not any(parities):
+            return parities
+        of_value = [0] * len(self.group.inputs)
         levels = []
-        for k, step in enumerate(self.group.steps):
-            parity = 0 if self.emits(step) else 1
+        for step, parity in zip(self.group.steps, parities, strict=True):
             level = parity
             for arg in step.args:
                 if isinstance(arg, int):
                     before = of_value[arg]
                     level = max(level, before + (before % 2 != parity))
             levels.append(level)
-            for r in range(len(step.result_types)):
-                of_value[self.first[k] + r] = level
-        self.levels = of_value
+            of_value += [level] * len(step.form.result_types)
         return levels
 
     def _place(self, levels: list[int]) -> None:
@@ -250,21 +259,21 @@ class Planner:
             self.homes[k] = self._operand(place, k, self.values[k])
         for position, value in enumerate(self.group.outputs):
             self.homes[value] = self._operand("out", position, self.values[value])
+        if not any(levels):
+            return
+        users: dict[int, set[int]] = {}  # the levels at which each value is read
+        for step, level in zip(self.group.steps, levels, strict=True):
+            for arg in step.args:
+                if isinstance(arg, int):
+                    users.setdefault(arg, set()).add(level)
         for k, step in enumerate(self.group.steps):
             called = levels[k] % 2 == 1
-            used = {
-                a
-                for s, user in enumerate(self.group.steps)
-                for a in user.args
-                if levels[s] != levels[k] or called
-            }
-            for r in range(len(step.result_types)):
-                value = self.first[k] + r
-                if value not in self.homes and (called or value in used):
+            for value in range(self.first[k], self.first[k] + len(step.form.result_types)):
+                passed = called or users.get(value, set()) - {levels[k]}
+                if value not in self.homes and passed:
                     known = self.values[value]
-                    self.homes[value] = self._operand(
-                        "temporary", len(self.plan.temporaries), known
-                    )
+                    place = len(self.plan.temporaries)
+                    self.homes[value] = self._operand("temporary", place, known)
                     self.plan.temporaries.append((BYTES[known.dtype], known.row, known.column))
 
     def _operand(self, place: str, index: int, value: Value) -> Operand:
@@ -283,44 +292,35 @@ class Planner:
         assert self.evex is not None
         program = RowProgram(self.evex, self.wide)
         known: dict[int, int] = {}
+        made: list[tuple[int, int]] = []  # values of the group, and what they are in the program
         for k in members:
             step = self.group.steps[k]
-            if isinstance(step.described, Fold):
-                results = [self._fold(program, known, step)]
-            elif isinstance(step.described, Cast):
-                source = self._node(program, known, step.args[0])
-                results = [
-                    cast_value(program.builder, source, self.values[step.args[0]].dtype, step.dtype)
-                ]
-            else:
+            kind = step.form.kind
+            if kind == "pointwise":
                 results = self._pointwise(program, known, step)
-            for r, node in enumerate(results):
-                known[self.first[k] + r] = node
-        for value, node in known.items():
-            if (
-                value in self.homes
-                and value >= len(self.group.inputs)
-                and self._is_of(value, members)
-            ):
+            elif kind == "fold":
+                results = [self._fold(program, known, step)]
+            else:
+                source = self._node(program, known, step.args[0])  # type: ignore[arg-type]
+                dtype = self.values[step.args[0]].dtype  # type: ignore[index]
+                results = [cast_value(program.builder, source, dtype, step.dtype)]
+            for r, node in enumerate(results, self.first[k]):
+                known[r] = node
+                made.append((r, node))
+        for value, node in made:
+            if value in self.homes:
                 at = self.values[value]
                 program.store(program.stream(value, at.dtype, at.row, at.column), node)
-        program.plan()
-        operands = [self._stream_operand(s.value, s.dtype) for s in program.streams]
-        numbers = [(source, kind, b"") for source, kind in program.numbers]
-        self.plan.passes = max(self.plan.passes, len(program.passes))
-        return Stage(operands, numbers, _execute.Code(emit(program)), program)
-
-    def _is_of(self, value: int, members: list[int]) -> bool:
-        return any(
-            self.first[k] <= value < self.first[k] + len(self.group.steps[k].result_types)
-            for k in members
-        )
-
-    def _stream_operand(self, value: int, dtype: str) -> Operand:
-        if value >= 0:
-            return self.homes[value]
-        self.plan.temporaries.append((BYTES[dtype], False, True))
-        return Operand("temporary", len(self.plan.temporaries) - 1, BYTES[dtype], 0, False, True)
+        code, kept, passes = emit(program)
+        operands = [self.homes[value] for value, *_ in program.streams]
+        for dtype in kept:
+            operands.append(Operand("temporary", len(self.plan.temporaries), BYTES[dtype], 0, False,
+                                    True))  # fmt: skip
+            self.plan.temporaries.append((BYTES[dtype], False, True))
+        self.plan.passes = max(self.plan.passes, passes)
+        stage = Stage(operands, [(source, kind, b"") for source, kind in program.numbers])
+        stage.code, stage.program = _execute.Code(code), program
+        return stage
 
     def _node(self, program: RowProgram, known: dict[int, int], value: int) -> int:
         """Return a value in the lanes of its own dtype."""
@@ -330,23 +330,26 @@ class Planner:
         return known[value]
 
     def _pointwise(self, program: RowProgram, known: dict[int, int], step: Step) -> list[int]:
-        b, loads = program.builder, []
-        for arg, dtype in zip(step.args, types_of(step).operands, strict=True):
+        b, loads, form = program.builder, [], step.form
+        for arg, dtype in zip(step.args, form.operands, strict=True):
             if isinstance(arg, Const):
                 loads.append(b.literal(arg.value, dtype))
+            elif arg in known:
+                loads.append(known[arg])
             elif _is_a_number(self.group, arg):
                 number = program.number(arg, b.lanes(dtype))
-                loads.append(b.rounded(number, step.dtype) if rounds_numbers(step) else number)
+                loads.append(b.rounded(number, step.dtype) if form.rounds else number)
             else:
                 loads.append(self._node(program, known, arg))
-        params = {}
-        for name, dtype in types_of(step).params.items():
+        for name, dtype in form.params.items():
             given = step.params[name]
             if isinstance(given, Number):
-                params[name] = program.number(given.input, b.lanes(dtype))
+                loads.append(program.number(given.input, b.lanes(dtype)))
             else:
-                params[name] = b.literal(given, dtype)  # type: ignore[arg-type]
-        return lower_step(b, step, loads, params)
+                loads.append(b.literal(given, dtype))  # type: ignore[arg-type]
+        template = template_of(step, b.evex, self.wide)
+        assert template is not None
+        return lower_step(b, template, loads)
 
     def _fold(self, program: RowProgram, known: dict[int, int], step: Step) -> int:
         source = self._node(program, known, step.args[0])
@@ -356,42 +359,34 @@ class Planner:
     # --- called stages ------------------------------------------------------------------------
 
     def _called(self, step: Step, first: int) -> Stage:
-        if isinstance(step.described, Cast):
+        form = step.form
+        if form.kind == "cast":
             return self._converted(step, first)
         found = _execute.find_loop(step.described.op, step.dtype)
         if found is None:
             raise Refused(f"{step.described.title} of {step.dtype} has no compiled loop")
-        typed = step.typed()
         compute = compute_type(step.dtype)
-        operands = [self.homes[first + r] for r in range(len(typed.result_types))]
+        operands = [self.homes[first + r] for r in range(len(form.result_types))]
         nout = len(operands)
         for arg in step.args:
             operands.append(self._argument(step, arg, compute))
         if len(operands) > 20:
             raise Refused(f"{step.described.title} has more operands than a loop")
-        reduces = int(isinstance(step.described, Fold))
-        if reduces:
+        stage = Stage(operands, _parameters(step, compute), nout)
+        stage.loop, stage.step, stage.compute = found, step, _execute.dtype_index(compute)
+        stage.counter = self._counter(step, first)
+        if form.kind == "fold":
+            stage.reduces = 1
             self.plan.called_folds = True
             self.plan.fold_bytes = max(self.plan.fold_bytes, BYTES[step.dtype])
-        return Stage(
-            operands,
-            _parameters(step, compute),
-            None,
-            None,
-            found,
-            step,
-            nout,
-            reduces,
-            _execute.dtype_index(compute),
-            self._counter(step, first),
-        )
+        return stage
 
     def _counter(self, step: Step, first: int) -> int:
         """Return the place among its numbers of the counter of a step that draws random numbers.
 
         Its numbers follow from the places of elements, which a tile counts from its own first one.
         """
-        if not isinstance(step.described, PointwiseOp) or not step.typed().program.indexed:
+        if step.form.kind != "pointwise" or not step.typed().program.indexed:
             return -1
         title = step.described.title
         given = [name for name in step.described.params if step.params.get(name) is not None]
@@ -406,15 +401,17 @@ class Planner:
         found = _execute.find_copy(step.dtype)
         if found is None:
             raise Refused(f"there is no compiled conversion to {step.dtype}")
-        operands = [self.homes[first], self.homes[step.args[0]]]
-        return Stage(operands, [], None, None, found, step, 1, 0, operands[0].dtype)
+        operands = [self.homes[first], self.homes[step.args[0]]]  # type: ignore[index]
+        stage = Stage(operands, [], 1)
+        stage.loop, stage.step, stage.compute = found, step, operands[0].dtype
+        return stage
 
     def _argument(self, step: Step, arg: int | Const, compute: str) -> Operand:
         index = _execute.dtype_index(compute)
         if isinstance(arg, Const):
             return Operand("constant", 0, 0, index, value=_encoded(arg.value, compute))
         if _is_a_number(self.group, arg):
-            if rounds_numbers(step):
+            if step.form.rounds:
                 raise Refused(f"{step.described.title} rounds a number of the call to {step.dtype}")
             if compute not in LANES:
                 raise Refused(f"a number of {compute} that comes with the call")
@@ -427,10 +424,13 @@ class Planner:
 
     def _sizes(self) -> None:
         plan, group = self.plan, self.group
-        plan.folds = any(isinstance(step.described, Fold) for step in group.steps)
+        plan.folds = any(step.form.kind == "fold" for step in group.steps)
         used = {a for step in group.steps for a in step.args if not _is_a_number(group, a)}
-        tensors = [v for k, v in enumerate(self.values) if k >= len(group.inputs) or k in used]
-        plan.flat = not plan.folds and all(v.row == v.column for v in tensors)
+        plan.flat = not plan.folds and all(
+            v.row == v.column
+            for k, v in enumerate(self.values)
+            if k >= len(group.inputs) or k in used
+        )
         if any(len(stage.operands) > 60 or len(stage.numbers) > 60 for stage in plan.stages):
             raise Refused("more operands than a stage takes")
         if len(plan.temporaries) > 60:
@@ -449,7 +449,7 @@ def _cost(stage: Stage) -> int:
     if stage.program is not None:
         return len(stage.program.builder.ops)
     assert stage.step is not None
-    if not isinstance(stage.step.described, PointwiseOp):
+    if stage.step.form.kind != "pointwise":
         return 4
     return 3 + len(stage.step.typed().program.instructions)
 
@@ -467,15 +467,11 @@ def emits_fold(step: Step, wide: bool) -> bool:
 
 def _is_wide(group: Group, values: list[Value]) -> bool:
     """Tell whether values of 8 bytes are computed with; then vectors have half as many columns."""
-    tensors = [
-        v
-        for k, v in enumerate(values)
-        if k >= len(group.inputs) or group.inputs[k].pattern != "number"
-    ]
-    steps = [s for s in group.steps if isinstance(s.described, PointwiseOp)]
-    return any(v.dtype in ("float64", "int64") for v in tensors) or any(
-        types_of(s).wide for s in steps
-    )
+    for k, value in enumerate(values):
+        number = k < len(group.inputs) and group.inputs[k].pattern == "number"
+        if value.dtype in ("float64", "int64") and not number:
+            return True
+    return any(step.form.wide for step in group.steps)
 
 
 def _encoded(value: float | int | bool, dtype: str) -> bytes:
@@ -496,7 +492,7 @@ def _encoded(value: float | int | bool, dtype: str) -> bytes:
 def _parameters(step: Step, compute: str) -> list[tuple[int, str, bytes]]:
     """Return the numbers of a compiled loop, as tangrad_abi.h says; what is None is left out."""
     op, found = step.described, []
-    integers = op.integers if isinstance(op, PointwiseOp) else ()
+    integers = op.integers if step.form.kind == "pointwise" else ()
     for name in op.params:
         given = step.params.get(name, False if name == "keepdim" else None)
         if given is None:

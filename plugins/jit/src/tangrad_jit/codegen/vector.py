@@ -228,13 +228,14 @@ class Builder:
 
     def whole(self, mask: int) -> int:
         """Return a mask in the program's width of masks."""
-        return self._resize(mask, self.mask)
+        return self.resized(mask, self.mask)
 
     def sized(self, mask: int, kind: str) -> int:
         """Return a mask in the width of a type."""
-        return self._resize(mask, "m" + kind[1])
+        return self.resized(mask, "m" + kind[1])
 
-    def _resize(self, mask: int, kind: str) -> int:
+    def resized(self, mask: int, kind: str) -> int:
+        """Return a mask in the width of another type of masks."""
         op, own, args, _ = self.ops[mask]
         if own == kind:
             return mask

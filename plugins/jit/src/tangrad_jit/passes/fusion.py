@@ -15,7 +15,15 @@ from typing import Any
 
 from tangrad.plugin.render import describe
 from tangrad_jit._run import Program
-from tangrad_jit.codegen import Const, Group, GroupInput, Number, Step, can_compile, compile_group
+from tangrad_jit.codegen import (
+    Const,
+    Group,
+    GroupInput,
+    Number,
+    Refused,
+    Step,
+    compile_group,
+)
 from tangrad_jit.graph.ir import Graph, Node, Value
 from tangrad_jit.graph.types import NumberType, TensorType, contiguous_stride
 from tangrad_jit.run.layout import kinds_of, promoted
@@ -224,7 +232,10 @@ def _maker(graph: Graph) -> Callable[[Group], Any] | None:
 
 
 def _compile(group: Group) -> Any:
-    return None if can_compile(group) is not None else compile_group(group)
+    try:
+        return compile_group(group)
+    except Refused:
+        return None
 
 
 def _grow(graph: Graph, folds: bool) -> list[_Open]:

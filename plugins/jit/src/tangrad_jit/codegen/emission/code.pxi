@@ -64,7 +64,7 @@ cdef void reserve(Writer* w, Buffer* b, int more) noexcept:
     if b.size + more > b.room:
         data = <char*>realloc(b.data, 2 * b.room)
         if data == NULL:
-            w.failed, b.size = 1, 0
+            w.failed, b.size = NO_MEMORY, 0
         else:
             b.data, b.room = data, 2 * b.room
 

@@ -15,7 +15,6 @@ cdef enum:
 
 cdef struct Fold:
     int value     # the value that is the result, of operation FOLD
-    int source    # what is folded
     int kind, size
     bint widens   # whether elements of float32 are added in float64
     int buffer    # the offset in the frame of the elements that are kept

@@ -2,10 +2,6 @@
 
 cdef enum:
     VARYING = 1 << 30  # in the place of a time: what differs between columns
-# When a uniform value is computed, as rows.py counts.
-cdef enum:
-    PER_CALL = -2
-    PER_ROW = -1
 
 
 # --- orders and uses ------------------------------------------------------------------------------
@@ -262,6 +258,37 @@ cdef void write_second(Writer* w, const Line* first, bint beside) noexcept:
 
 
 # --- passes ---------------------------------------------------------------------------------------
+
+cdef void emit_pass_of(Writer* w, int time) noexcept:
+    """Write the pass of a number; it may read from memory what an earlier one has computed."""
+    cdef Fold[MOST_FOLDS] folds
+    cdef const Loaded* loaded = <const Loaded*>w.loads.data
+    cdef int stores = 0, nfolds = 0, needs = 0, k
+    see(w)
+    for k in range(w.loads.size // <int>sizeof(Loaded)):
+        if loaded[k].time == time:
+            w.values[loaded[k].value].seen = w.values[w.values[loaded[k].value].alias].seen = loaded[k].load
+    for k in range(w.nstores):
+        if w.stores[k].time == time:
+            w.stored[stores], w.sinks[stores] = w.stores[k].stream, w.values[w.stores[k].value].seen
+            stores += 1
+    for k in range(w.count):
+        if w.values[k].op != FOLD or w.values[k].time != time:
+            continue
+        if nfolds == MOST_FOLDS:
+            w.failed = TOO_MANY
+            return
+        folds[nfolds].value, folds[nfolds].kind = k, <int>w.values[k].bits
+        folds[nfolds].size = 8 if w.values[k].type & 1 else 4
+        folds[nfolds].widens = folds[nfolds].kind <= MEAN and folds[nfolds].size == 4
+        w.sinks[stores + nfolds] = w.values[w.values[k].args[0]].seen
+        needs += 3 if folds[nfolds].widens else 4
+        nfolds += 1
+    if needs > (30 if w.evex else 14) - LEAST_FREE:
+        w.failed = TOO_MANY
+    elif stores or nfolds:
+        emit_pass(w, stores, folds, nfolds)
+
 
 cdef void emit_pass(Writer* w, int stores, Fold* folds, int nfolds) noexcept:
     """Write a pass: stores of the first of `w.sinks` to `w.stored`, and folds of the others."""

@@ -113,7 +113,7 @@ cdef int take(Writer* w) noexcept:
         if next_use(w, r.owner[k]) > far:
             far, reg = next_use(w, r.owner[k]), k
     if reg < 0:
-        w.failed = 1
+        w.failed = TOO_MANY
         return 2
     value = r.owner[reg]
     if far < NEVER and not find_home(w, value, &at):

@@ -41,3 +41,8 @@ cdef void say_copy(Writer* w, int copy) noexcept:
     if w.said != NULL:
         (<list>w.said).append((w.code.size, f"; the same for vector {copy}" if copy else "; the same with mask k7"))
         w.quiet = 1
+
+
+cdef void say_pass(Writer* w, int time, const char* text) noexcept:
+    if w.said != NULL:
+        (<list>w.said).append((w.code.size, f"{text.decode()} {time}"))
