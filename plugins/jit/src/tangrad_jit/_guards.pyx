@@ -2,11 +2,11 @@
 """Whether what a graph was recorded of still holds: compared pointer by pointer, in some nanoseconds each."""
 from cpython.dict cimport PyDict_GetItem, PyDict_Next, PyDict_Size
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
-from cpython.ref cimport PyObject
+from cpython.ref cimport PyObject, Py_XDECREF, Py_XINCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free as free_memory, malloc
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
 from tangrad cimport api as tg
 
@@ -561,3 +561,4 @@ cdef class Overlaps:
 
 
 include "capture/call_filter.pxi"
+include "capture/geometry.pxi"

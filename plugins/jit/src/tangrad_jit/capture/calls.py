@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dis
 import gc
 import os
 import sys
-import sysconfig
 from functools import lru_cache
 from types import CodeType
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import tangrad
 from tangrad.plugin import innermost_tracer, serves_all_sizes
 from tangrad_jit import _guards
+from tangrad_jit.capture.bytecode import instructions, name_of
 from tangrad_jit.capture.errors import CaptureError
 
 __all__ = ["CallWatch", "asks_types", "is_library"]
@@ -23,7 +22,7 @@ _LIBRARY = tuple(
     for path in (tangrad.__file__, os.path.dirname(__file__))
     if path is not None
 )
-_STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
+_STANDARD = os.path.dirname(os.__file__) + os.sep
 _NUMPY = os.sep + "numpy" + os.sep
 _SITE = os.sep + "site-packages" + os.sep
 
@@ -190,6 +189,8 @@ def counts_by_sizes(code: CodeType) -> bool:
 
 
 def _counts(code: CodeType) -> bool:
+    import dis
+
     reads = not _SIZES.isdisjoint(code.co_names)
     if reads and not _COUNTS.isdisjoint(code.co_names):
         return True
@@ -216,8 +217,8 @@ def _place_of(generator: Any) -> tuple[int, int]:
 def asks_types(code: CodeType) -> bool:
     """Return whether code, or code within it, may ask for the exact type of an object."""
     if "type" in code.co_names and any(
-        found.argval == "type" and found.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-        for found in dis.get_instructions(code)
+        name in ("LOAD_GLOBAL", "LOAD_NAME") and name_of(code, name, argument) == "type"
+        for name, argument in instructions(code)
     ):
         return True
     return any(asks_types(inner) for inner in code.co_consts if isinstance(inner, CodeType))

@@ -94,7 +94,7 @@ class Numbers:
     def apply(self, name: str, operands: tuple[Any, ...], result: Any) -> Number:
         """Add an operation on values and constants, and return what stands for its result."""
         recorder = self.recorder
-        node = Node(NUMBER_OPS[name], operands, "call", (), recorder._module, recorder._line())
+        node = Node(NUMBER_OPS[name], operands, "call", (), recorder._module, recorder._where())
         (value,) = recorder.graph.append(node, [NumberType(type(result).__name__)])
         if any(isinstance(item, Value) and item in self._read for item in operands):
             self._read.add(value)

@@ -12,10 +12,11 @@ from typing import Any
 
 import tangrad
 from tangrad.plugin import Drawn, find_op, value_reads
+from tangrad_jit._guards import memory_of
 from tangrad_jit.capture.errors import CaptureError
 from tangrad_jit.capture.numbers import Followed, Numbers
-from tangrad_jit.capture.source import line_of_program, module_of_program
-from tangrad_jit.graph.ir import DRAW, Graph, Node, Value
+from tangrad_jit.capture.source import line_of_program, module_of_program, place_of_program
+from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, Where
 from tangrad_jit.graph.numbers import NUMBER_OPS
 from tangrad_jit.graph.types import NumberType, type_of
 
@@ -25,13 +26,10 @@ __all__ = ["Recorder", "memory_of"]
 _POWERS = {2: "square", 3: "_cube", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
 
 _PLAIN = (int, float, bool, complex, str, type(None))
-
-
-def memory_of(t: Any) -> Any:
-    """Return what two tensors share that see the same memory in the same way."""
-    if t.numel() == 0:
-        return id(t)
-    return t.data_ptr(), t.dtype, tuple(t.shape), t.stride()
+_NAMED = ("dtype", "device", "layout", "memory_format", "Generator")
+# Most arguments are of these very classes, and are what they are in the graph.
+_CONSTANTS = frozenset((*_PLAIN, tangrad.dtype, tangrad.device, tangrad.layout))
+_TENSORS = (tangrad.Tensor, tangrad.nn.Parameter)
 
 
 class Recorder:
@@ -102,9 +100,7 @@ class Recorder:
         known = self._values.get(key)
         if known is not None:
             return known
-        if type(tensor) not in (tangrad.Tensor, tangrad.nn.Parameter) and hasattr(
-            type(tensor), "__torch_dispatch__"
-        ):
+        if type(tensor) not in _TENSORS and hasattr(type(tensor), "__torch_dispatch__"):
             raise self._error(f"a {type(tensor).__name__} cannot be in a graph")
         found = self.origin(tensor)
         if found is None:
@@ -122,7 +118,7 @@ class Recorder:
 
     def alias_of(self, value: Value) -> Value:
         """Return a value that shows all of another, as a tensor with a history of its own."""
-        node = Node(find_op("detach"), (value,), module=self._module, line=self._line())
+        node = Node(find_op("detach"), (value,), module=self._module, where=self._where())
         (made,) = self.graph.append(node, [value.type])
         made.view_of, made.offset, made.example = value, value.offset, value.example
         return made
@@ -158,9 +154,10 @@ class Recorder:
         self._keep.append(tensor)
         value.example = tensor
         root = value.root
-        value.offset = 0 if root is value else tensor.data_ptr() - self._offsets[root]
         if root is value:
             self._offsets[value] = tensor.data_ptr()
+        else:
+            value.offset = tensor.data_ptr() - self._offsets[root]
 
     # The tracer's methods
 
@@ -175,7 +172,7 @@ class Recorder:
             return
         args = (tuple(made.shape), made.stride(), made.dtype, None, made.device, False, False)
         op = find_op("empty_strided")
-        node = Node(op, args, module=self._module, line=self._line())
+        node = Node(op, args, module=self._module, where=self._where())
         (value,) = self.graph.append(node, [type_of(made)])
         try:
             self._follow(made, value)
@@ -220,7 +217,7 @@ class Recorder:
                 args = (self.value_of(condition), message)
                 op = NUMBER_OPS["number.require"]
                 self.graph.append(
-                    Node(op, args, module=self._module, line=self._line()), [NumberType("bool")]
+                    Node(op, args, module=self._module, where=self._where()), [NumberType("bool")]
                 )
             except CaptureError as failure:
                 self._fail(failure)
@@ -281,28 +278,27 @@ class Recorder:
             form = "inplace"
             if functional.kind == "view":
                 raise self._error(f"{op.title} gives its tensor another shape or other strides")
-        converted = tuple(self._argument(item, functional, k) for k, item in enumerate(args))
+        converted = tuple(
+            [
+                item if type(item) in _CONSTANTS else self._argument(item, functional, k)
+                for k, item in enumerate(args)
+            ]
+        )
         if definition.random and isinstance(args[-1], Drawn):
             converted = self._draw(functional, args, converted)
         outs: tuple[Value, ...] = ()
         if form == "out":
             given = out if isinstance(out, (tuple, list)) else (out,)
             outs = tuple(self.value_of(t) for t in given)
-        return Node(functional, converted, form, outs, self._module, self._line())
+        return Node(functional, converted, form, outs, self._module, self._where())
 
     def _add(self, node: Node, result: Any) -> None:
         self._known_reads = value_reads()
-        made = list(result) if isinstance(result, (tuple, list)) else [result]
-        if node.op.definition.schema.written_lists:
-            made = []
-        if any(isinstance(item, (bool, int, float)) for item in made):
-            raise self._error(f"{node.op.title} gives Python a value of a tensor")
-        tensors = [item for item in made if isinstance(item, tangrad.Tensor)]
-        if len(tensors) != len(made) and made != [None]:
-            raise self._error(f"{node.op.title} gives results that are no tensors")
+        tensors = self._tensors_among(node, result)
         results = self.graph.append(node, [type_of(t) for t in tensors])
         shown = node.written
-        self._written.update(value.root for value in shown)
+        for value in shown:
+            self._written.add(value.root)
         for k, (value, tensor) in enumerate(zip(results, tensors, strict=True)):
             if shown:
                 value.view_of = shown[min(k, len(shown) - 1)]
@@ -312,10 +308,26 @@ class Recorder:
                 self._check_apart(node, tensor)
             self._follow(tensor, value)
 
+    def _tensors_among(self, node: Node, result: Any) -> list[Any]:
+        """Return the tensors that a call has made."""
+        lists = node.op.definition.schema.written_lists
+        if type(result) in _TENSORS and not lists:
+            return [result]
+        made = list(result) if isinstance(result, (tuple, list)) else [result]
+        if lists:
+            made = []
+        if any(isinstance(item, (bool, int, float)) for item in made):
+            raise self._error(f"{node.op.title} gives Python a value of a tensor")
+        tensors = [item for item in made if isinstance(item, tangrad.Tensor)]
+        if len(tensors) != len(made) and made != [None]:
+            raise self._error(f"{node.op.title} gives results that are no tensors")
+        return tensors
+
     def _check_apart(self, node: Node, tensor: Any) -> None:
         """Notice a result that is an argument, though the op is no view."""
-        if tensor.numel() and any(v.example is tensor for v in node.inputs):
-            raise self._error(f"{node.op.title} returned one of its arguments")
+        for value in node.inputs:
+            if value.example is tensor and tensor.numel():
+                raise self._error(f"{node.op.title} returned one of its arguments")
 
     # Arguments
 
@@ -331,13 +343,13 @@ class Recorder:
             return type(item)(self._argument(member, op) for member in item)
         if isinstance(item, _PLAIN):
             return item
-        if type(item).__name__ in ("dtype", "device", "layout", "memory_format", "Generator"):
+        if type(item).__name__ in _NAMED:
             return item
         raise self._error(f"{op.title}: a {type(item).__name__} cannot be an argument in a graph")
 
     def _draw(self, op: Any, args: tuple[Any, ...], converted: tuple[Any, ...]) -> tuple[Any, ...]:
         if id(args[-1]) not in self._drawn:
-            node = Node(op, (*converted[:-2], None, None), DRAW, (), self._module, self._line())
+            node = Node(op, (*converted[:-2], None, None), DRAW, (), self._module, self._where())
             numbers = self.graph.append(node, [NumberType("int"), NumberType("int")])
             for taken, value in zip(args[-2:], numbers, strict=True):
                 self._drawn[id(taken)] = (taken, value)
@@ -349,6 +361,9 @@ class Recorder:
     @property
     def _module(self) -> str:
         return module_of_program(self._names)
+
+    def _where(self) -> Where:
+        return place_of_program()
 
     def _line(self) -> str:
         return line_of_program()

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import tangrad
+from tangrad_jit import _guards
+from tangrad_jit.graph.ir import Where, line_at
 
-__all__ = ["line_of_program", "module_of_program"]
+__all__ = ["line_of_program", "module_of_program", "place_of_program"]
 
 _OURS = tuple(
     os.path.dirname(path) + os.sep
@@ -19,19 +21,19 @@ _OURS = tuple(
 _known: dict[str, bool] = {}  # by names of files, as code is slow to hash
 
 
+def place_of_program() -> Where:
+    """Return where the innermost frame is that is not the library's, as nodes have it, or ""."""
+    return _guards.place_of_program(_known, _is_ours)
+
+
 def line_of_program() -> str:
-    """Return "file:line" of the innermost frame that is not the library's, or ""."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        code = frame.f_code
-        name = code.co_filename
-        ours = _known.get(name)
-        if ours is None:
-            ours = _known[name] = name.startswith(_OURS) or name.startswith("<")
-        if not ours:
-            return f"{os.path.basename(name)}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return ""
+    """Return "file:line" of that frame, or ""."""
+    place = place_of_program()
+    return place if isinstance(place, str) else line_at(*place)
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(_OURS) or name.startswith("<")
 
 
 def module_of_program(names: Mapping[Any, str]) -> str:

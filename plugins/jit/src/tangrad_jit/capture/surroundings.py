@@ -7,7 +7,6 @@ that; what is left is guarded.
 
 from __future__ import annotations
 
-import dis
 import functools
 import sys
 import types
@@ -29,6 +28,7 @@ from tangrad_jit._guards import (
     TensorGuard,
     TypeGuard,
 )
+from tangrad_jit.capture.bytecode import instructions, name_of
 from tangrad_jit.capture.calls import is_library
 from tangrad_jit.capture.errors import GuardError
 
@@ -270,14 +270,14 @@ def names_read(code: types.CodeType) -> tuple[tuple[str, ...], ...]:
     """
     found: dict[tuple[str, ...], None] = {}
     chain: list[str] = []
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+    for name, argument in instructions(code):
+        if name in ("LOAD_GLOBAL", "LOAD_NAME"):
             if chain:
                 found[tuple(chain)] = None
-            chain = [instruction.argval]
-        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and chain:
-            chain.append(instruction.argval)
-        elif instruction.opname not in ("CACHE", "PUSH_NULL", "PRECALL"):
+            chain = [name_of(code, name, argument)]
+        elif name in ("LOAD_ATTR", "LOAD_METHOD") and chain:
+            chain.append(name_of(code, name, argument))
+        elif name not in ("CACHE", "PUSH_NULL", "PRECALL"):
             if chain:
                 found[tuple(chain)] = None
             chain = []

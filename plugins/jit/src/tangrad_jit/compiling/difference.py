@@ -178,7 +178,7 @@ def _part(
     for node in nodes:
         args = map_values(given, node.args)
         outs = tuple(given(value) for value in node.outs)
-        new = Node(node.op, args, node.form, outs, node.module, node.line)
+        new = Node(node.op, args, node.form, outs, node.module, node.where)
         for value in node.results:
             twin = twins[value] = Value(value.type, new)
             if value.view_of is not None:

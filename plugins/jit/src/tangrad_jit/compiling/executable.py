@@ -18,9 +18,8 @@ from tangrad_jit.compiling.recording import Recording
 from tangrad_jit.compiling.second_order import SecondOrder
 from tangrad_jit.compiling.thread_state import state_of_thread
 from tangrad_jit.graph.ir import Graph, Value
-from tangrad_jit.graph.types import TensorType
+from tangrad_jit.graph.types import ITEMSIZE, TensorType
 from tangrad_jit.passes.pipeline import optimize
-from tangrad_jit.run.layout import ITEMSIZE
 from tangrad_jit.run.plan import Arena, Plan
 
 __all__ = ["Executable", "Prepared"]

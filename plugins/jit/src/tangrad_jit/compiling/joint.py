@@ -70,7 +70,7 @@ def _backward(
     for node in nodes:
         args = map_values(known.__getitem__, node.args)
         outs = tuple(known[value] for value in node.outs)
-        new = Node(node.op, args, node.form, outs, node.module, node.line)
+        new = Node(node.op, args, node.form, outs, node.module, node.where)
         for value in node.results:
             twin = Value(value.type, new)
             if value.view_of is not None:

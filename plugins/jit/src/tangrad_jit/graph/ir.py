@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 from tangrad_jit.graph.types import ValueType
 
-__all__ = ["DRAW", "Graph", "Input", "Node", "Value", "map_values", "values_in"]
+__all__ = [
+    "DRAW",
+    "Graph",
+    "Input",
+    "Node",
+    "Value",
+    "Where",
+    "line_at",
+    "map_values",
+    "values_in",
+]
+
+# Lines are told as they are when somebody asks: each is a search in the tables of its code.
+Where = str | tuple[CodeType, int]
 
 #: The name of the node that takes a seed and an offset of a random stream.
 DRAW = "draw"
@@ -36,9 +51,9 @@ class Value:
     @property
     def root(self) -> Value:
         """The value whose memory this one shows: itself, unless it is a view."""
-        value = self
-        while value.view_of is not None:
-            value = value.view_of
+        value, base = self, self.view_of
+        while base is not None:
+            value, base = base, base.view_of
         return value
 
 
@@ -73,10 +88,10 @@ class Node:
         outs: what is written where the form is "out".
         results: the values made; of an in-place form the written one, anew.
         module: path of the module whose code made the call.
-        line: "file:number" of the program's line.
+        where: the program's line, as text or as (code, place of an instruction in it).
     """
 
-    __slots__ = ("args", "form", "line", "module", "op", "outs", "results")
+    __slots__ = ("_inputs", "args", "form", "module", "op", "outs", "results", "where")
 
     def __init__(
         self,
@@ -85,11 +100,19 @@ class Node:
         form: str = "call",
         outs: tuple[Value, ...] = (),
         module: str = "",
-        line: str = "",
+        where: Where = "",
     ) -> None:
         self.op, self.args, self.form, self.outs = op, args, form, outs
-        self.module, self.line = module, line
+        self.module, self.where = module, where
         self.results: list[Value] = []
+        self._inputs: tuple[Any, Any, list[Value]] = (None, None, [])
+
+    @property
+    def line(self) -> str:
+        """The program's line, "file:number", or ""."""
+        if not isinstance(self.where, str):
+            self.where = line_at(*self.where)
+        return self.where
 
     @property
     def name(self) -> str:
@@ -132,7 +155,10 @@ class Node:
 
     @property
     def inputs(self) -> list[Value]:
-        """The values that are read or written, in order, repeated where they are."""
+        """The values that are read or written, in order, repeated where they are; not to change."""
+        args, outs, known = self._inputs
+        if args is self.args and outs is self.outs:
+            return known
         found: list[Value] = []
         for item in self.args:
             if isinstance(item, Value):
@@ -140,6 +166,7 @@ class Node:
             elif isinstance(item, (tuple, list)):
                 found.extend(values_in(item))
         found.extend(self.outs)
+        self._inputs = self.args, self.outs, found
         return found
 
 
@@ -220,7 +247,7 @@ class Graph:
         for node in self.nodes:
             args = map_values(known.__getitem__, node.args)
             outs = tuple(known[value] for value in node.outs)
-            new = Node(node.op, args, node.form, outs, node.module, node.line)
+            new = Node(node.op, args, node.form, outs, node.module, node.where)
             new.results = [twin(value, new) for value in node.results]
             made.nodes.append(new)
         made.outputs = map_values(known.__getitem__, self.outputs)
@@ -258,6 +285,14 @@ def _move(
     if by:
         view.offset += by
         moved[view] = by
+
+
+def line_at(code: CodeType, place: int) -> str:
+    """Return "file:line" of an instruction of some code, by its offset in bytes."""
+    for start, end, line in code.co_lines():
+        if start <= place < end:
+            return f"{os.path.basename(code.co_filename)}:{line}"
+    return ""
 
 
 def values_in(item: Any) -> Iterator[Value]:

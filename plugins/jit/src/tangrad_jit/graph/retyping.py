@@ -13,8 +13,7 @@ import tangrad
 from tangrad.plugin import call_recorded
 from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, map_values
 from tangrad_jit.graph.sized import is_sized
-from tangrad_jit.graph.types import NumberType, TensorType, type_of
-from tangrad_jit.run.layout import ITEMSIZE
+from tangrad_jit.graph.types import ITEMSIZE, NumberType, TensorType, type_of
 
 __all__ = ["retype"]
 

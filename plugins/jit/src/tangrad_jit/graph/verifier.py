@@ -8,6 +8,9 @@ from tangrad_jit.graph.types import NumberType, TensorType
 __all__ = ["GraphError", "verify"]
 
 
+_KINDS = frozenset(("argument", "capture", "gradient", "constant", "tangent", "saved", "number"))
+
+
 class GraphError(RuntimeError):
     """Tell what is wrong with a graph."""
 
@@ -25,20 +28,14 @@ def verify(graph: Graph, after: str = "") -> Graph:
     """
     made: set[Value] = set()
     for given in graph.inputs:
-        if given.kind not in (
-            "argument",
-            "capture",
-            "gradient",
-            "constant",
-            "tangent",
-            "saved",
-            "number",
-        ):
+        if given.kind not in _KINDS:
             raise _error(after, f"input {given.name!r} is of the unknown kind {given.kind!r}")
         made.add(given.value)
     for position, node in enumerate(graph.nodes):
-        where = f"node {position}, {node.name}{f' ({node.line})' if node.line else ''}"
-        _check_node(node, made, where, after)
+        fault = _fault(node, made)
+        if fault is not None:
+            line = f" ({node.line})" if node.line else ""
+            raise _error(after, f"node {position}, {node.name}{line}: {fault}")
         made.update(node.results)
     for value in values_in(graph.outputs):
         if value not in made:
@@ -46,27 +43,27 @@ def verify(graph: Graph, after: str = "") -> Graph:
     return graph
 
 
-def _check_node(node: Node, made: set[Value], where: str, after: str) -> None:
+def _fault(node: Node, made: set[Value]) -> str | None:
+    """Return what is wrong with a node, or None; the values before it are those that are made."""
     wanted = len(node.op.parameter_names)
     if len(node.args) != wanted:
-        raise _error(after, f"{where}: {len(node.args)} arguments, the op has {wanted}")
+        return f"{len(node.args)} arguments, the op has {wanted}"
     for value in node.inputs:
         if value not in made:
-            raise _error(after, f"{where}: an argument is a value that is not made before")
+            return "an argument is a value that is not made before"
     for value in node.written:
         if not isinstance(value.type, TensorType):
-            raise _error(after, f"{where}: writes what is no tensor")
+            return "writes what is no tensor"
     for value in node.results:
         if value in made:
-            raise _error(after, f"{where}: makes a value that is there already")
+            return "makes a value that is there already"
         if value.producer is not node:
-            raise _error(after, f"{where}: a result says that another node makes it")
+            return "a result says that another node makes it"
         if value.view_of is not None and value.view_of not in made:
-            raise _error(
-                after, f"{where}: a result shows memory of a value that is not made before"
-            )
+            return "a result shows memory of a value that is not made before"
         if node.form == "draw" and not isinstance(value.type, NumberType):
-            raise _error(after, f"{where}: draws what is no number")
+            return "draws what is no number"
+    return None
 
 
 def _error(after: str, what: str) -> GraphError:

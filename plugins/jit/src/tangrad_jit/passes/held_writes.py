@@ -12,10 +12,9 @@ from typing import Any
 
 from tangrad.plugin import find_op
 from tangrad_jit.graph.ir import Graph, Input, Node, Value
-from tangrad_jit.graph.types import TensorType
+from tangrad_jit.graph.types import ITEMSIZE, TensorType
 from tangrad_jit.passes.facts import is_whole
 from tangrad_jit.passes.functional_form import keeps_type
-from tangrad_jit.run.layout import ITEMSIZE
 
 __all__ = ["make_held_writes_functional", "sink_copies"]
 
@@ -176,7 +175,9 @@ def _rewrite(graph: Graph, root: Value, chain: list[Node]) -> None:
     graph.replace(replaced)
     while last in replaced:
         last = replaced[last]
-    node = Node(find_op("copy_"), (root, last, False), "call", (), chain[-1].module, chain[-1].line)
+    node = Node(
+        find_op("copy_"), (root, last, False), "call", (), chain[-1].module, chain[-1].where
+    )
     (made,) = graph.append(node, [root.type])
     made.view_of = root
     for k in places:

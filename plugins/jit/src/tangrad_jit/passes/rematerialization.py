@@ -133,7 +133,7 @@ def _make_again(
     """Make a value once more before a place, for all uses from there on; return the changes."""
     old = value.producer
     assert old is not None
-    node = Node(old.op, old.args, old.form, old.outs, old.module, old.line)
+    node = Node(old.op, old.args, old.form, old.outs, old.module, old.where)
     node.results = [Value(result.type, node) for result in old.results]
     new = node.results[old.results.index(value)]
     changed = []

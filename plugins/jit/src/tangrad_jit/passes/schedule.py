@@ -16,7 +16,6 @@ from tangrad_jit.graph.ir import Graph, Node, Value
 from tangrad_jit.graph.types import TensorType
 from tangrad_jit.passes.in_place_reuse import WRITE_INTO_FIRST, partners
 from tangrad_jit.passes.memory_plan import Life, lodge, place
-from tangrad_jit.run.layout import ITEMSIZE
 
 __all__ = ["LARGE", "arena_of", "bytes_of", "peak_of", "reorder", "reused"]
 
@@ -29,6 +28,8 @@ def reorder(graph: Graph) -> int:
     if len(graph.nodes) > 2000:
         return 0
     before = peak_of(graph, graph.nodes)
+    if before < LARGE and before <= _least_peak(graph):
+        return 0
     needs = _dependencies(graph)
     orders = [graph.nodes, *(_ordered(graph, needs, key) for key in (_greedily, _as_recorded))]
     if before < LARGE:
@@ -38,6 +39,12 @@ def reorder(graph: Graph) -> int:
     best = peaks.index(min(peaks))
     graph.nodes = orders[best]
     return peaks[0] - peaks[best]
+
+
+def _least_peak(graph: Graph) -> int:
+    """Return what no order needs less than: what leaves is all there in the end."""
+    given = {entry.value for entry in graph.inputs}
+    return sum(bytes_of(root) for root in {v.root for v in graph.returned()} - given)
 
 
 def _arena_after_all(graph: Graph, order: list[Node]) -> int:
@@ -84,10 +91,14 @@ def peak_of(graph: Graph, nodes: list[Node]) -> int:
     last = _last_uses(graph, nodes)
     alive = peak = 0
     for at, node in enumerate(nodes):
-        dying = [root for root, end in last.get(at, ()) if end == at]
-        alive += sum(bytes_of(v) for v in node.results if v.root is v)
-        peak = max(peak, alive - reused(node, dying))
-        alive -= sum(bytes_of(root) for root in dying)
+        dying = last.get(at, ())
+        for value in node.results:
+            if value.view_of is None:
+                alive += bytes_of(value)
+        if alive > peak:
+            peak = max(peak, alive - reused(node, dying))
+        for root in dying:
+            alive -= bytes_of(root)
     return peak
 
 
@@ -100,26 +111,35 @@ def reused(node: Node, dying: Iterable[Value]) -> int:
     return size if any(v is not made and bytes_of(v) == size for v in dying) else 0
 
 
-def _last_uses(graph: Graph, nodes: list[Node]) -> dict[int, list[tuple[Value, int]]]:
+def _last_uses(graph: Graph, nodes: list[Node]) -> dict[int, list[Value]]:
+    """Return, by place, the roots that nobody uses after it."""
     given = {entry.value for entry in graph.inputs}
     kept = {value.root for value in graph.returned()}
     last: dict[Value, int] = {}
     for at, node in enumerate(nodes):
-        for value in (*node.inputs, *node.results):
-            last[value.root] = at
-    found: dict[int, list[tuple[Value, int]]] = {}
+        for root in roots_of(node):
+            last[root] = at
+    found: dict[int, list[Value]] = {}
     for root, at in last.items():
         if root not in given and root not in kept:
-            found.setdefault(at, []).append((root, at))
+            found.setdefault(at, []).append(root)
+    return found
+
+
+def roots_of(node: Node) -> dict[Value, None]:
+    """Return the memory that a node reads, writes, shows or makes, each once, in order."""
+    found: dict[Value, None] = {}
+    for value in node.inputs:
+        found[value if value.view_of is None else value.root] = None
+    for value in node.results:
+        found[value if value.view_of is None else value.root] = None
     return found
 
 
 def bytes_of(value: Value) -> int:
     """Return the bytes of a tensor's elements."""
-    type = value.type
-    if not isinstance(type, TensorType) or not isinstance(type.numel, int):
-        return 0
-    return type.numel * ITEMSIZE.get(type.dtype, 8)
+    size: int = value.type.nbytes
+    return size
 
 
 def _dependencies(graph: Graph) -> dict[Node, set[Node]]:
@@ -176,29 +196,37 @@ def _ordered(
     for node, before in needs.items():
         for other in before:
             after.setdefault(other, []).append(node)
-    uses: dict[Value, int] = {}
-    for node in graph.nodes:
-        for root in {value.root for value in (*node.inputs, *node.results)}:
-            uses[root] = uses.get(root, 0) + 1
+    touched = {node: roots_of(node) for node in graph.nodes}
+    users: dict[Value, set[Node]] = {}
+    for node, roots in touched.items():
+        for root in roots:
+            users.setdefault(root, set()).add(node)
     kept = {value.root for value in graph.returned()} | {e.value for e in graph.inputs}
     place = {node: k for k, node in enumerate(graph.nodes)}
-    ready = [node for node, count in waiting.items() if count == 0]
-    order: list[Node] = []
+    made = {
+        node: sum(bytes_of(value) for value in node.results if value.view_of is None)
+        for node in graph.nodes
+    }
 
     def rank(node: Node) -> tuple[int, int]:
-        made = sum(bytes_of(v) for v in node.results if v.root is v)
-        roots = {value.root for value in (*node.inputs, *node.results)}
-        freed = sum(bytes_of(r) for r in roots if uses[r] == 1 and r not in kept)
-        return key(made - freed, place[node])
+        freed = sum(bytes_of(r) for r in touched[node] if len(users[r]) == 1 and r not in kept)
+        return key(made[node] - freed, place[node])
 
+    ready = {node: rank(node) for node, count in waiting.items() if count == 0}
+    order: list[Node] = []
     while ready:
-        node = min(ready, key=rank)
-        ready.remove(node)
+        node = min(ready, key=ready.__getitem__)
+        del ready[node]
         order.append(node)
-        for root in {value.root for value in (*node.inputs, *node.results)}:
-            uses[root] -= 1
+        for root in touched[node]:
+            left = users[root]
+            left.discard(node)
+            if len(left) == 1:  # the one that is left would free it
+                (other,) = left
+                if other in ready:
+                    ready[other] = rank(other)
         for other in after.get(node, ()):
             waiting[other] -= 1
             if waiting[other] == 0:
-                ready.append(other)
+                ready[other] = rank(other)
     return order

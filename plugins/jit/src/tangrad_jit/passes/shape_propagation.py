@@ -43,7 +43,7 @@ def _run(node: Node, env: dict[Value, Any]) -> None:
         return
     args = map_values(lambda value: value, node.args)
     on_meta = tuple(_moved(item) for item in args)
-    moved = Node(node.op, on_meta, node.form, node.outs, node.module, node.line)
+    moved = Node(node.op, on_meta, node.form, node.outs, node.module, node.where)
     moved.results = node.results
     try:
         run_node(moved, env)

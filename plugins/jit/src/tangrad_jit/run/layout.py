@@ -11,7 +11,7 @@ from typing import Any
 
 from tangrad.plugin.render import compute_type
 from tangrad_jit.graph.ir import Node, Value
-from tangrad_jit.graph.types import TensorType
+from tangrad_jit.graph.types import ITEMSIZE, TensorType
 
 __all__ = ["coalesced", "encoded", "operand_strides", "parameter", "promoted", "reduction_loop"]
 
@@ -27,12 +27,6 @@ _FORMATS = {
     "int64": "q",
     "uint64": "Q",
     "bool": "B",
-}
-ITEMSIZE = {name: struct.calcsize("=" + code) for name, code in _FORMATS.items()} | {
-    "float16": 2,
-    "bfloat16": 2,
-    "complex64": 8,
-    "complex128": 16,
 }
 _REAL = ("float16", "bfloat16", "float32", "float64")
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")

@@ -8,7 +8,7 @@ from typing import Any
 from tangrad.plugin.render import compute_type
 from tangrad_jit._run import Kernel, Program
 from tangrad_jit.graph.ir import Node, Value
-from tangrad_jit.graph.types import NumberType, TensorType
+from tangrad_jit.graph.types import ITEMSIZE, NumberType, TensorType
 from tangrad_jit.run.layout import (
     coalesced,
     encoded,
@@ -276,15 +276,9 @@ def _copy(node: Node) -> Lowered | None:
     a, b = to.type, source.type
     if a.dtype != b.dtype or a.shape != b.shape or not (a.contiguous and b.contiguous):
         return None
-    nbytes = a.numel * _itemsize(a.dtype)
+    nbytes = a.numel * ITEMSIZE[a.dtype]
 
     def add(program: Program, line: str, place: Place, otherwise: Any) -> None:
         program.add_copy(line, place(to), place(source), nbytes)
 
     return add
-
-
-def _itemsize(dtype: str) -> int:
-    from tangrad_jit.run.layout import ITEMSIZE
-
-    return ITEMSIZE[dtype]

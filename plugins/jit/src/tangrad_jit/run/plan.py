@@ -16,11 +16,10 @@ from typing import Any
 import tangrad
 from tangrad_jit._run import Program
 from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, map_values, values_in
-from tangrad_jit.graph.types import TensorType
+from tangrad_jit.graph.types import ITEMSIZE, TensorType
 from tangrad_jit.passes.in_place_reuse import WRITE_INTO_FIRST, partners
 from tangrad_jit.passes.memory_plan import Life, lodge, place
 from tangrad_jit.run.interpreter import interpret, run_node
-from tangrad_jit.run.layout import ITEMSIZE
 from tangrad_jit.run.lowering import Lowered, lower
 from tangrad_jit.run.written_through import written_through
 
