@@ -17,10 +17,19 @@ _COUNT = "n"
 
 
 class FoldText:
-    """The functions of a fold for one dtype, and how kernels call them."""
+    """The functions of a fold for one dtype, and how kernels call them.
 
-    def __init__(self, typed: TypedFold, results: Sequence[str], dialect: KernelDialect) -> None:
-        self.typed, self.dialect = typed, dialect
+    Args:
+        typed: the fold.
+        results: dtypes in which results are stored.
+        dialect: the language.
+        mark: what tells the names of its functions and numbers from another fold's in one kernel.
+    """
+
+    def __init__(
+        self, typed: TypedFold, results: Sequence[str], dialect: KernelDialect, mark: str = ""
+    ) -> None:
+        self.typed, self.dialect, self.mark = typed, dialect, mark
         self.fold, self.dtype, self.results = typed.fold, typed.dtype, tuple(results)
         self.states = typed.states
         definition = typed.fold.op.definition
@@ -32,10 +41,12 @@ class FoldText:
         typed, dialect = self.typed, self.dialect
         states = dict(zip((*self.first, *self.second), self.states * 2, strict=True))
         element = {self.fold.input: self.dtype, "index": "int64"}
-        text = typed.map.render_c("tk_map", element, self.states, dialect)
-        text += typed.combine.render_c("tk_combine", states, self.states, dialect)
+        text = typed.map.render_c(f"tk{self.mark}_map", element, self.states, dialect)
+        text += typed.combine.render_c(f"tk{self.mark}_combine", states, self.states, dialect)
         if typed.finalize is not None:
-            text += typed.finalize.render_c("tk_finalize", states, self.results, dialect)
+            text += typed.finalize.render_c(
+                f"tk{self.mark}_finalize", states, self.results, dialect
+            )
         return text
 
     @cached_property
@@ -53,7 +64,9 @@ class FoldText:
 
     def fields(self) -> list[numbers.Field]:
         """Return the numbers by which the parameters are passed."""
-        return [f for name, dtype in self.params for f in numbers.fields(f"p_{name}", dtype)]
+        return [
+            f for name, dtype in self.params for f in numbers.fields(f"p{self.mark}_{name}", dtype)
+        ]
 
     def encode(self, params: Mapping[str, Any]) -> list[Any]:
         """Return their values."""
@@ -70,23 +83,23 @@ class FoldText:
                 continue
             # One function may compute in complex numbers, and the number be another's, a real one.
             passed = known[param]
-            number = numbers.text(f"p_{param}", passed, self.dialect)
+            number = numbers.text(f"p{self.mark}_{param}", passed, self.dialect)
             args.append(render_conversion(number, passed, dtype))
         args += [f"&{outs}{k}" for k in range(self._count(name))]
-        return f"{name}({', '.join(args)});"
+        return f"tk{self.mark}_{name}({', '.join(args)});"
 
     def _count(self, name: str) -> int:
-        return len(self.results) if name == "tk_finalize" else len(self.states)
+        return len(self.results) if name == "finalize" else len(self.states)
 
     def map(self, element: str, index: str, outs: str) -> str:
         """Return the statement that makes the state OUTS0, OUTS1, ... of an element."""
         values = {self.fold.input: element, "index": index}
-        return self._call("tk_map", self.typed.map, values, outs)
+        return self._call("map", self.typed.map, values, outs)
 
     def combine(self, left: Sequence[str], right: Sequence[str], outs: str) -> str:
         """Return the statement that makes the state OUTS0, ... of two states."""
         values = dict(zip((*self.first, *self.second), (*left, *right), strict=True))
-        return self._call("tk_combine", self.typed.combine, values, outs)
+        return self._call("combine", self.typed.combine, values, outs)
 
     def finish(self, state: str, count: str, outs: str) -> str:
         """Return the statements that make the results OUTS0, ... of the state STATE0, ..."""
@@ -99,7 +112,7 @@ class FoldText:
         used = {str(s.value): s.type for s in program.instructions if s.op == "param"}
         kind = used.get(_COUNT, program.compute)
         values[_COUNT] = render_conversion(f"(tk_int)({count})", "int64", kind)
-        return " ".join([*kinds, self._call("tk_finalize", self.typed.finalize, values, outs)])
+        return " ".join([*kinds, self._call("finalize", self.typed.finalize, values, outs)])
 
     def _stored(self, state: str, k: int) -> str:
         return render_conversion(f"{state}{k}", self.states[k], self.results[k])
@@ -116,12 +129,59 @@ class FoldText:
     def _known(value: Any, dtype: str) -> Any:
         return 0 if value is None else value
 
-    def shared(self) -> str:
-        """Return the declaration of the state of each lane of a block, `shared0`, ..."""
+    def shared(self, name: str = "shared") -> str:
+        """Return the declaration of the state of each lane of a block, NAME0, ..."""
         return " ".join(
-            f"TG_SHARED {self.dialect.type(t)} shared{k}[TG_LANES];"
+            f"TG_SHARED {self.dialect.type(t)} {name}{k}[TG_LANES];"
             for k, t in enumerate(self.states)
         )
+
+    def state(self, name: str) -> str:
+        """Return the declaration of the state NAME0, ..., of any value."""
+        return " ".join(f"{self.dialect.type(t)} {name}{k};" for k, t in enumerate(self.states))
+
+    def join(self, taken: str, state: str, first: str) -> str:
+        """Return the statements that fold one more element into the state STATE0, ...
+
+        Args:
+            taken: statements that make the state m0, ... of the element.
+            state: the name of the state.
+            first: the variable that is 0 before the first element.
+        """
+        return f"""{taken}
+            if ({first}) {{ {self.combine(self.names(state), self.names("m"), state)} }}
+            else {{ {self.assign(state, "m")} }}
+            {first} = 1;"""
+
+    def tree(
+        self, state: str, group: int, valid: str, shared: str = "shared", apart: str = "1"
+    ) -> str:
+        """Return the statements that fold the states of a group of lanes, by halves.
+
+        Its first lane has the result, in its place of `shared` too, which nobody writes before
+        the next barrier.
+
+        Args:
+            state: the name of each lane's, STATE0, ...
+            group: how many lanes, `lane` counts them.
+            valid: how many of them have folded an element.
+            shared: what `shared` declared.
+            apart: how far neighbours are from one another in the block.
+        """
+        here, there = "[TG_LANE]", f"[TG_LANE + half * {apart}]"
+        return f"""TG_BARRIER;
+        {self.assign(shared, state, at=here)}
+        TG_BARRIER;
+        {{
+            const tk_int valid = {valid};
+            for (int half = {group // 2}; half > 0; half >>= 1) {{
+                if (lane < half && lane + half < valid) {{
+                    {self.combine(self.names(state), self.names(shared, there), state)}
+                    {self.assign(shared, state, at=here)}
+                }}
+                TG_BARRIER;
+            }}
+        }}"""
 
     def names(self, name: str, place: str = "") -> list[str]:
         """Return the texts of a state's values."""

@@ -26,6 +26,24 @@ if TYPE_CHECKING:
 _PER_LANE, _MOST_PARTS = 16, 1024
 
 
+def cut(driver: Compiler, count: int, length: int, group: int) -> tuple[int, int]:
+    """Return in how many parts a fold is done, and how many elements each but the last has.
+
+    Args:
+        driver: of the device.
+        count: how many results there are.
+        length: how many elements each is folded of.
+        group: how many lanes share the work on a part.
+    """
+    dialect = driver.dialect
+    room = dialect.max_blocks * dialect.lanes // (count * group)
+    parts = min(room, length // (group * _PER_LANE), _MOST_PARTS)
+    if dialect.lanes == 1 or parts < 2:
+        return 1, length
+    step = -(-length // parts)
+    return -(-length // step), step
+
+
 class Plan(NamedTuple):
     """How one geometry is folded."""
 
@@ -84,16 +102,16 @@ class Reduction:
             )
             for t in text.states
         ]
-        cut = [plan.parts, plan.length]
+        shares = [plan.parts, plan.length]
         self._unit(text, plan, "part").launch(
-            "part", blocks, [*scratch, x], [*lead, *cut, *kept, *folded, *given], index
+            "part", blocks, [*scratch, x], [*lead, *shares, *kept, *folded, *given], index
         )
         group = self.driver.dialect.lanes
         self._unit(text, plan._replace(group=group, across=False), "join").launch(
             "join",
             self._blocks(plan.kept.elements, group),
             [*outs, *scratch],
-            [*lead, *cut, *kept, *given],
+            [*lead, *shares, *kept, *given],
             index,
         )
 
@@ -121,7 +139,7 @@ class Reduction:
         inner = (lengths, tuple(strides[d] for d in reduced))
         folded = loop_over(lengths, [inner], reorder=not self.typed.indexed)
         group, across = self._group(kept, folded)
-        parts, length = self._cut(kept.elements, folded.elements, group)
+        parts, length = cut(self.driver, kept.elements, folded.elements, group)
         ranks = rank_for(len(kept.shape)), rank_for(len(folded.shape))
         return Plan(kept, folded, group, across, parts, length, ranks)
 
@@ -133,15 +151,6 @@ class Reduction:
         # Eight neighbours or more read memory together.
         group = min(8 if folded.elements <= 512 else 32, self.driver.dialect.lanes // 4)
         return max(1, group), group > 1
-
-    def _cut(self, count: int, length: int, group: int) -> tuple[int, int]:
-        dialect = self.driver.dialect
-        room = dialect.max_blocks * dialect.lanes // (count * group)
-        parts = min(room, length // (group * _PER_LANE), _MOST_PARTS)
-        if dialect.lanes == 1 or parts < 2:
-            return 1, length
-        step = -(-length // parts)
-        return -(-length // step), step
 
     # --- what is compiled -------------------------------------------------------------------------
 
@@ -209,10 +218,9 @@ class Reduction:
     ) -> str:
         group, (start, take) = plan.group, elements
         apart = f"(TG_LANES / {group})"
-        lane, member = f"TG_LANE % {group}", f"TG_LANE / {group}"
+        lane, member, neighbours = f"TG_LANE % {group}", f"TG_LANE / {group}", "1"
         if plan.across:
-            lane, member = f"TG_LANE / {apart}", f"TG_LANE % {apart}"
-        states = " ".join(f"{text.dialect.type(t)} m{k};" for k, t in enumerate(text.states))
+            lane, member, neighbours = f"TG_LANE / {apart}", f"TG_LANE % {apart}", apart
         return f"""
     {text.shared() if group > 1 else ""}
     const int lane = {lane};
@@ -225,27 +233,8 @@ class Reduction:
         {text.declare("s")}
         int any = 0;
         for (tk_int r = begin + lane; r < end; r += {group}) {{
-            {states} {take}
-            if (any) {{ {text.combine(text.names("s"), text.names("m"), "s")} }}
-            else {{ {text.assign("s", "m")} }}
-            any = 1;
+            {text.join(f"{text.state('m')} {take}", "s", "any")}
         }}
-        {self._tree(text, group, apart if plan.across else "1") if group > 1 else ""}
+        {text.tree("s", group, "end - begin", apart=neighbours) if group > 1 else ""}
         if (active && lane == 0) {{ @FINISH }}
     }}"""
-
-    def _tree(self, text: FoldText, group: int, apart: str) -> str:
-        here, there = "[TG_LANE]", f"[TG_LANE + half * {apart}]"
-        return f"""TG_BARRIER;
-        {text.assign("shared", "s", at=here)}
-        TG_BARRIER;
-        {{
-            const tk_int valid = end - begin;
-            for (int half = {group // 2}; half > 0; half >>= 1) {{
-                if (lane < half && lane + half < valid) {{
-                    {text.combine(text.names("s"), text.names("shared", there), "s")}
-                    {text.assign("shared", "s", at=here)}
-                }}
-                TG_BARRIER;
-            }}
-        }}"""

@@ -89,6 +89,10 @@ class CompiledGroup:
         """
         self.kernel.run(outs, ins, rows, columns)
 
+    def serves(self, rows: int, columns: int) -> bool:
+        """Tell whether it computes that many rows and columns: all."""
+        return True
+
 
 def _stage_text(stage: Stage) -> str:
     if stage.program is not None:

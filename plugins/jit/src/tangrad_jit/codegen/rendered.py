@@ -2,28 +2,31 @@
 
 Each step is the scalar function that the device's own kernel of the op calls, from stored elements
 to stored elements, so that results equal those of the ops called one by one to the bit. One loop
-over the elements calls them all, and the device's compiler makes one of them.
+over the elements calls them all, and the device's compiler makes one of them. Groups with folds
+have another frame: rendered_rows.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tangrad.plugin import get_driver
-from tangrad.plugin.compiled import CompilingDriver, Kernel, KernelDialect, Unit, numbers
+from tangrad.plugin.compiled import CompilingDriver, Kernel, Unit, numbers
 from tangrad.plugin.render import (
     DerivativeError,
     ExpressionTypeError,
+    Fold,
     PointwiseOp,
     Program,
     compute_type,
+    describe,
 )
 from tangrad_jit._run import Kernel as FoundKernel
 from tangrad_jit.codegen.group import Cast, Const, Group, Number, Step
 from tangrad_jit.codegen.tiles import Refused, Value, values_of
 
-__all__ = ["RenderedGroup", "compiling_driver", "render_group"]
+__all__ = ["RenderedGroup", "StepTexts", "compiling_driver", "folds_in_groups", "render_group"]
 
 # A number of the kernel: who gives it (the group's input, or a constant), and as which dtype.
 Given = tuple[int | Const, str]
@@ -40,7 +43,7 @@ _PLACES = {
     (False, True): ("c", "if (r == 0) "),
     (False, False): ("0", "if (i == 0) "),
 }
-_made: dict[tuple[Any, ...], RenderedGroup | str] = {}
+_made: dict[tuple[Any, ...], Any] = {}
 
 
 def compiling_driver(device: str) -> CompilingDriver | None:
@@ -49,80 +52,145 @@ def compiling_driver(device: str) -> CompilingDriver | None:
     return driver if isinstance(driver, CompilingDriver) else None
 
 
-def render_group(group: Group, driver: CompilingDriver) -> RenderedGroup | str:
-    """Return the kernel of a group for a device, or the reason why there is none."""
+def folds_in_groups(driver: CompilingDriver, op: Any, dtype: str, rows: int, columns: int) -> bool:
+    """Tell whether a fold of the last of `columns` columns may be part of a device's groups.
+
+    It may where the device's kernel of it is the one that follows from its definition, and folds
+    rows of that many elements in few parts.
+    """
+    from tangrad_jit.codegen.rendered_rows import shares_of
+
+    fold = describe(op)
+    if not isinstance(fold, Fold) or fold.is_scan or not has_kernel_of(driver, op, dtype):
+        return False
+    return shares_of(driver, rows, columns) is not None
+
+
+def has_kernel_of(driver: CompilingDriver, op: Any, dtype: str) -> bool:
+    """Tell whether a device's kernel of an op is the one that follows from its definition."""
+    try:
+        form = FoundKernel(op, driver.name, dtype).form
+    except (NotImplementedError, TypeError):
+        return False
+    return form == "python" and driver.fuses(op)
+
+
+def render_group(group: Group, driver: CompilingDriver) -> Any:
+    """Return the kernel of a group for a device, or the reason why there is none, a text."""
     key = (driver.name, group.key)
     if key not in _made:
         try:
-            _made[key] = RenderedGroup(group, driver)
+            if any(isinstance(step.described, Fold) for step in group.steps):
+                from tangrad_jit.codegen.rendered_rows import RenderedRows
+
+                _made[key] = RenderedRows(group, driver)
+            else:
+                _made[key] = RenderedGroup(group, driver)
         except (Refused, ExpressionTypeError, DerivativeError) as error:
             _made[key] = str(error)
     return _made[key]
 
 
-class RenderedGroup:
-    """The kernel of a group, for all sizes.
+class StepTexts:
+    """The pointwise steps of a group as calls of scalar functions.
 
     Args:
-        group: what it computes.
+        group: what is computed.
         driver: of the device.
+        place: returns the text of the element of one of the group's inputs.
 
-    Raises:
-        Refused: a step is no scalar function of its operands, or the device has another kernel.
-        ExpressionTypeError: the device's language has no text for it.
+    Attributes:
+        values: what is known of the group's values.
+        functions: the source of the functions that were asked for.
+        first: the number of each step's first result.
     """
 
-    def __init__(self, group: Group, driver: CompilingDriver) -> None:
-        self.group, self.driver = group, driver
-        self._values = values_of(group)
-        self._given: dict[str, Given] = {}  # by who gives it, as text: 0.0 and -0.0 are equal
-        self._functions: dict[tuple[Any, ...], str] = {}
-        text, lines = "", []
+    def __init__(
+        self, group: Group, driver: CompilingDriver, place: Callable[[int, Value], str]
+    ) -> None:
+        self.group, self.driver, self._place = group, driver, place
+        self.values = values_of(group)
+        self.functions = ""
+        self.first: list[int] = []
         number = len(group.inputs)
         for step in group.steps:
-            program = self._program(step, self._values[number])
-            name, source = self._function(step, program)
-            text += source
-            lines += self._call(step, program, name, number)
+            self.first.append(number)
             number += len(step.result_types)
-        kernel = Kernel("group", self._buffers(), self._fields(), self._loop(lines))
-        self._unit = Unit(driver, [kernel], text)
-        self._unit.label = ", ".join(step.described.title for step in group.steps)
+        self._given: dict[str, Given] = {}  # by who gives it, as text: 0.0 and -0.0 are equal
+        self._names: dict[tuple[Any, ...], str] = {}
 
-    def run(self, outs: Sequence[Any], ins: Sequence[Any], rows: int, columns: int) -> None:
-        """Compute into `outs`: contiguous tensors of the device, as are those of `ins`.
+    def call(self, k: int) -> list[str]:
+        """Return the lines that make a step's results, `v` and the number of each.
 
-        Args:
-            outs: results.
-            ins: operands, Python numbers in the places of numbers.
-            rows, columns: how many there are.
+        Raises:
+            Refused: it is no scalar function of its operands, or the device has another kernel.
+            ExpressionTypeError: the device's language has no text for it.
         """
+        step, first = self.group.steps[k], self.first[k]
+        program = self._program(step, self.values[first])
+        operands = dict(zip(step.described.inputs, step.args, strict=True))
+        used = {str(s.value): s.type for s in program.instructions if s.op == "param"}
+        # Random numbers follow from the place of an element, which results of eager have as well.
+        args = ["i"] if program.indexed else []
+        args += [self._operand(step, operands[wanted]) for wanted in program.inputs]
+        for param in program.params:
+            item = step.params.get(param)
+            who = item.input if isinstance(item, Number) else Const(item or 0)
+            args.append(self._number(who, used.get(param, program.compute)))
+        results = [f"v{first + r}" for r in range(len(step.result_types))]
+        lines = [
+            f"{self.driver.dialect.type(dtype)} {result};"
+            for dtype, result in zip(step.result_types, results, strict=True)
+        ]
+        args += [f"&{result}" for result in results]
+        return [*lines, f"{self._function(step, program)}({', '.join(args)});"]
+
+    def value(self, number: int) -> str:
+        """Return the text of a value."""
+        if number < len(self.group.inputs):
+            return self._place(number, self.values[number])
+        return f"v{number}"
+
+    def buffers(self) -> tuple[tuple[str, str], ...]:
+        """Return the kernel's buffers: y0, y1, ... are results, x and a number inputs."""
+        outs = [(self.values[o].dtype, f"y{k}") for k, o in enumerate(self.group.outputs)]
+        ins = [
+            (given.dtype, f"x{k}")
+            for k, given in enumerate(self.group.inputs)
+            if given.pattern != "number"
+        ]
+        return (*outs, *ins)
+
+    def fields(self) -> list[numbers.Field]:
+        """Return the kernel's numbers that are the group's."""
+        found: list[numbers.Field] = []
+        for k, (_, dtype) in enumerate(self._given.values()):
+            found += numbers.fields(f"s{k}", dtype)
+        return found
+
+    def encoded(self, ins: Sequence[Any]) -> list[Any]:
+        """Return their values for some operands."""
         given: list[Any] = []
         for who, dtype in self._given.values():
             given += numbers.encode(who.value if isinstance(who, Const) else ins[who], dtype)
-        tensors = [t for t, i in zip(ins, self.group.inputs, strict=True) if i.pattern != "number"]
-        blocks = self.driver.blocks_for(rows * columns)
-        index = outs[0].device.index
-        self._unit.launch(
-            "group", blocks, [*outs, *tensors], [rows * columns, columns, *given], index
-        )
+        return given
 
-    def listing(self) -> str:
-        """Return its source."""
-        return self._unit.source
-
-    # --- what is compiled -------------------------------------------------------------------------
+    def tensors(self, outs: Sequence[Any], ins: Sequence[Any]) -> list[Any]:
+        """Return what the buffers are."""
+        inputs = self.group.inputs
+        return [*outs, *(t for t, i in zip(ins, inputs, strict=True) if i.pattern != "number")]
 
     @property
-    def _dialect(self) -> KernelDialect:
-        return self.driver.dialect
+    def label(self) -> str:
+        """The titles of the ops."""
+        return ", ".join(step.described.title for step in self.group.steps)
 
     def _program(self, step: Step, result: Value) -> Program:
         """Return what a step computes of its operands, in the dtypes that they have in memory."""
         op = step.described
         if isinstance(op, Cast) or not isinstance(op, PointwiseOp):
             raise Refused(f"{op.title} is no scalar function")
-        if not (self._is_found(op.op, step.dtype) and self.driver.fuses(op.op)):
+        if not has_kernel_of(self.driver, op.op, step.dtype):
             raise Refused(f"{self.driver.name} has a kernel of its own of {op.title}, or none")
         types = {
             name: self._dtype(step, arg) for name, arg in zip(op.inputs, step.args, strict=True)
@@ -136,13 +204,6 @@ class RenderedGroup:
             raise Refused(f"{op.title} draws random numbers for what all rows or columns share")
         return program
 
-    def _is_found(self, op: Any, dtype: str) -> bool:
-        """Tell whether the device has a kernel that Python calls, as those from expressions are."""
-        try:
-            return FoundKernel(op, self.driver.name, dtype).form == "python"
-        except (NotImplementedError, TypeError):
-            return False
-
     def _is_number(self, arg: int | Const) -> bool:
         if isinstance(arg, Const):
             return True
@@ -153,71 +214,79 @@ class RenderedGroup:
         if self._is_number(arg):
             return str(compute_type(step.dtype))
         assert isinstance(arg, int)
-        return self._values[arg].dtype
+        return self.values[arg].dtype
 
-    def _function(self, step: Step, program: Program) -> tuple[str, str]:
-        """Return the name of a step's scalar function, and its source where it is a new one."""
+    def _function(self, step: Step, program: Program) -> str:
+        """Return the name of a step's scalar function, whose source is there once."""
         op = step.described
         types = tuple(self._dtype(step, arg) for arg in step.args)
         key = (op.op.definition, step.dtype, types)
-        if key in self._functions:
-            return self._functions[key], ""
-        name = self._functions[key] = f"tk_step{len(self._functions)}"
-        storage = dict(zip(op.inputs, types, strict=True))
-        return name, program.render_c(name, storage, step.result_types, self._dialect)
-
-    def _call(self, step: Step, program: Program, name: str, first: int) -> list[str]:
-        operands = dict(zip(step.described.inputs, step.args, strict=True))
-        used = {str(s.value): s.type for s in program.instructions if s.op == "param"}
-        # Random numbers follow from the place of an element, which results of eager have as well.
-        args = ["i"] if program.indexed else []
-        args += [self._operand(step, operands[wanted]) for wanted in program.inputs]
-        for param in program.params:
-            item = step.params.get(param)
-            who = item.input if isinstance(item, Number) else Const(item or 0)
-            args.append(self._number(who, used.get(param, program.compute)))
-        results = [f"v{first + k}" for k in range(len(step.result_types))]
-        lines = [
-            f"{self._dialect.type(dtype)} {result};"
-            for dtype, result in zip(step.result_types, results, strict=True)
-        ]
-        return [*lines, f"{name}({', '.join([*args, *(f'&{result}' for result in results)])});"]
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = f"tk_step{len(self._names)}"
+            storage = dict(zip(op.inputs, types, strict=True))
+            self.functions += program.render_c(
+                name, storage, step.result_types, self.driver.dialect
+            )
+        return name
 
     def _operand(self, step: Step, arg: int | Const) -> str:
         if self._is_number(arg):
             return self._number(arg, str(compute_type(step.dtype)))
         assert isinstance(arg, int)
-        if arg < len(self.group.inputs):
-            value = self._values[arg]
-            return f"x{arg}[{_place(value)[0]}]"
-        return f"v{arg}"
+        return self.value(arg)
 
     def _number(self, who: int | Const, dtype: str) -> str:
         key = f"{who!r} {dtype}"
         self._given.setdefault(key, (who, dtype))
-        return numbers.text(f"s{list(self._given).index(key)}", dtype, self._dialect)
+        return numbers.text(f"s{list(self._given).index(key)}", dtype, self.driver.dialect)
 
-    def _buffers(self) -> tuple[tuple[str, str], ...]:
-        outs = [(self._values[o].dtype, f"y{k}") for k, o in enumerate(self.group.outputs)]
-        ins = [
-            (given.dtype, f"x{k}")
-            for k, given in enumerate(self.group.inputs)
-            if given.pattern != "number"
-        ]
-        return (*outs, *ins)
 
-    def _fields(self) -> tuple[numbers.Field, ...]:
-        found: list[numbers.Field] = [("int64", "n", 0), ("int64", "columns", 0)]
-        for k, (_, dtype) in enumerate(self._given.values()):
-            found += numbers.fields(f"s{k}", dtype)
-        return tuple(found)
+class RenderedGroup:
+    """The kernel of a group without folds, for all sizes.
 
-    def _loop(self, lines: list[str]) -> str:
-        stores = []
-        for k, output in enumerate(self.group.outputs):
-            place, guard = _place(self._values[output])
-            stores.append(f"{guard}y{k}[{place}] = v{output};")
-        return _LOOP.format(body="\n".join(f"        {line}" for line in [*lines, *stores]))
+    Args:
+        group: what it computes.
+        driver: of the device.
+
+    Raises:
+        Refused: a step is no scalar function of its operands, or the device has another kernel.
+        ExpressionTypeError: the device's language has no text for it.
+    """
+
+    def __init__(self, group: Group, driver: CompilingDriver) -> None:
+        self.group, self.driver = group, driver
+        self._texts = texts = StepTexts(group, driver, lambda k, v: f"x{k}[{_place(v)[0]}]")
+        lines = [line for k in range(len(group.steps)) for line in texts.call(k)]
+        for k, output in enumerate(group.outputs):
+            place, guard = _place(texts.values[output])
+            lines.append(f"{guard}y{k}[{place}] = v{output};")
+        fields = [("int64", "n", 0), ("int64", "columns", 0), *texts.fields()]
+        loop = _LOOP.format(body="\n".join(f"        {line}" for line in lines))
+        kernel = Kernel("group", texts.buffers(), tuple(fields), loop)
+        self._unit = Unit(driver, [kernel], texts.functions)
+        self._unit.label = texts.label
+
+    def run(self, outs: Sequence[Any], ins: Sequence[Any], rows: int, columns: int) -> None:
+        """Compute into `outs`: contiguous tensors of the device, as are those of `ins`.
+
+        Args:
+            outs: results.
+            ins: operands, Python numbers in the places of numbers.
+            rows, columns: how many there are.
+        """
+        blocks = self.driver.blocks_for(rows * columns)
+        given = [rows * columns, columns, *self._texts.encoded(ins)]
+        buffers = self._texts.tensors(outs, ins)
+        self._unit.launch("group", blocks, buffers, given, outs[0].device.index)
+
+    def serves(self, rows: int, columns: int) -> bool:
+        """Tell whether it computes that many rows and columns: all."""
+        return True
+
+    def listing(self) -> str:
+        """Return its source."""
+        return self._unit.source
 
 
 def _place(value: Value) -> tuple[str, str]:

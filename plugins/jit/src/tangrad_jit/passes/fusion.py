@@ -3,15 +3,15 @@
 Rule: a group is some pure nodes whose results lie over one shape, of which the last dimension are
 the columns; folds are those of the last dimension. It runs where its last node stands, so it ends
 before anybody else reads what it makes or writes what it reads. What the code generator cannot make
-a kernel of stays as it is. For a device that compiles source the groups are those without folds,
-written in its language.
+a kernel of stays as it is. For a device that compiles source the kernel is written in its language,
+with those folds that its own kernels fold row by row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from tangrad.plugin.render import describe
 from tangrad_jit._run import Program
@@ -98,6 +98,8 @@ class FusedGroup:
         made.inputs = [twin(value) for value in self.inputs]
         made.outputs = [twin(value) for value in self.outputs]
         made.code = self.code
+        if not self.code.serves(made.rows, made.columns):
+            raise ValueError(f"{self} has no kernel for {made.rows} x {made.columns}")
         for value in (*seen, *(v for node in self.nodes for v in node.inputs)):
             if _pattern(value, self.shape) != _pattern(twin(value), whole):
                 raise ValueError(f"{self} is no group over {whole}")
@@ -168,7 +170,7 @@ def fuse(graph: Graph, recorded: dict[Node, int] | None = None) -> tuple[list[Fu
     make = _maker(graph)
     if make is None:
         return [], ""
-    grown = _grow(graph, folds=make is _compile)
+    grown = _grow(graph, make.folds)
     users = graph.users()
     place = _order_of_steps(graph, recorded or {}, users)
     returned = {value.root for value in graph.returned()}
@@ -184,7 +186,7 @@ def fuse(graph: Graph, recorded: dict[Node, int] | None = None) -> tuple[list[Fu
             continue
         group = FusedGroup(candidate.shape, nodes)
         described, outputs = _describe(group, candidate, users, returned, shown)
-        group.code = make(described) if outputs else None
+        group.code = make.kernel(described) if outputs else None
         if group.code is not None:
             found.append(group)
     if not found:
@@ -207,7 +209,17 @@ def _order_of_steps(
     return place
 
 
-def _maker(graph: Graph) -> Callable[[Group], Any] | None:
+class _Maker(NamedTuple):
+    """What makes kernels for a device: of a group, or None; and whether it makes those of a fold.
+
+    The latter is asked with the fold's node and the shape of its space.
+    """
+
+    kernel: Callable[[Group], Any]
+    folds: Callable[[Node, Shape], bool]
+
+
+def _maker(graph: Graph) -> _Maker | None:
     """Return what makes kernels for the graph's device, None where it has no such device."""
     values = [entry.value for entry in graph.inputs]
     values += [value for node in graph.nodes for value in node.results]
@@ -216,9 +228,9 @@ def _maker(graph: Graph) -> Callable[[Group], Any] | None:
         return None
     device = devices.pop()
     if device == "cpu":
-        return _compile
+        return _Maker(_compile, lambda node, shape: True)
     # Imported here: it brings what makes devices of compilers, which a CPU has no use for.
-    from tangrad_jit.codegen.rendered import compiling_driver, render_group
+    from tangrad_jit.codegen.rendered import compiling_driver, folds_in_groups, render_group
 
     driver = compiling_driver(device)
     if driver is None:
@@ -228,7 +240,12 @@ def _maker(graph: Graph) -> Callable[[Group], Any] | None:
         made = render_group(group, driver)
         return None if isinstance(made, str) else made
 
-    return render
+    def folds(node: Node, shape: Shape) -> bool:
+        dtype, taken = _step_dtype(node), node.args[0].type.dtype
+        rows = prod(shape[:-1])
+        return dtype == taken and folds_in_groups(driver, node.op, dtype, rows, shape[-1])
+
+    return _Maker(render, folds)
 
 
 def _compile(group: Group) -> Any:
@@ -238,7 +255,7 @@ def _compile(group: Group) -> Any:
         return None
 
 
-def _grow(graph: Graph, folds: bool) -> list[_Open]:
+def _grow(graph: Graph, folds: Callable[[Node, Shape], bool]) -> list[_Open]:
     is_open: list[_Open] = []
     closed: list[_Open] = []
 
@@ -252,7 +269,7 @@ def _grow(graph: Graph, folds: bool) -> list[_Open]:
         written = {value.root for value in node.written}
         sources = [g for g in is_open if any(v.root in g.made for v in node.inputs)]
         space = _row_space(node, sources) or _space_of(node)
-        if node.op.kind == "reduction" and not folds:
+        if space is not None and node.op.kind == "reduction" and not folds(node, space[0]):
             space = None
         joined = None
         if space is not None:
