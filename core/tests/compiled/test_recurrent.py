@@ -7,7 +7,7 @@ import torch
 from beside_torch import assert_same, moved
 
 import tangrad
-from tangrad.plugin import fallback_calls
+from tangrad.plugin import fallback_calls, find_op
 
 NEAR = {"rtol": 2e-5, "atol": 2e-6}
 
@@ -58,3 +58,32 @@ def test_sequences_of_different_lengths_end_each_at_its_own_time(device: str, ki
         results.append((output.data, last, given.grad))
     for expected, found in zip(*results, strict=True):
         assert_same(found, expected, **NEAR)
+
+
+@pytest.mark.parametrize("mode", ["RNN_TANH", "RNN_RELU", "LSTM", "GRU"])
+@pytest.mark.parametrize("dtype", [tangrad.float16, tangrad.bfloat16])
+@pytest.mark.parametrize("sizes", [None, [2, 2, 1]])
+def test_halves_are_rounded_once_at_the_end(
+    device: str, mode: str, dtype: tangrad.dtype, sizes: list[int] | None
+) -> None:
+    """Results are those of the same operands in float32, rounded."""
+    before = dict(fallback_calls())
+    count, gates, kept = {"LSTM": (2, 4, 5), "GRU": (1, 3, 4)}.get(mode, (1, 1, 0))
+    lead = (3, 2) if sizes is None else (5,)
+    tangrad.manual_seed(5)
+
+    def given(*shape: int) -> tangrad.Tensor:
+        return tangrad.randn(*shape).to(dtype).to(device)
+
+    run, back = map(find_op, ("_recurrent_layer", "_recurrent_layer_backward"))
+    bias = given(gates * 3)
+    forward = [given(*lead, gates * 3), given(count, 2, 3), given(gates * 3, 3), bias]
+    backward = [given(*lead, 3), given(count, 2, 3), *forward[1:3], given(*lead, 3).tanh()]
+    backward.append(given(*lead, kept * 3).sigmoid())
+    for op, tensors in ((run, forward), (back, backward)):
+        found = op(*tensors, sizes, mode, False)
+        expected = op(*(t.float() for t in tensors), sizes, mode, False)
+        for mine, wide in zip(found, expected, strict=True):
+            assert mine.dtype == dtype
+            assert mine.equal(wide.to(dtype))
+    assert fallback_calls() == before
