@@ -92,19 +92,26 @@ bool fits(const Description& how, const Layout& a, const Layout& b, const Layout
     return rows == d.rows && columns == d.columns && inner == other;
 }
 
-int calls = 0;
+int calls = 0, described = 0;
 
 }  // namespace
 
 extern "C" {
 
 int paper_calls() { return calls; }
+int paper_described() { return described; }
 int cublasLtCreate(void** handle) {
     *handle = &calls;
     return 0;
 }
 int cublasLtMatmulDescCreate(Description** made, int computed, int scaled) {
     *made = new Description{computed, scaled};
+    described++;
+    return 0;
+}
+int cublasLtMatmulDescDestroy(Description* of) {
+    delete of;
+    described--;
     return 0;
 }
 int cublasLtMatmulDescSetAttribute(Description* of, int attribute, const void* value, size_t size) {
@@ -118,6 +125,12 @@ int cublasLtMatmulDescSetAttribute(Description* of, int attribute, const void* v
 }
 int cublasLtMatrixLayoutCreate(Layout** made, int type, uint64_t rows, uint64_t columns, int64_t step) {
     *made = new Layout{type, rows, columns, step};
+    described++;
+    return 0;
+}
+int cublasLtMatrixLayoutDestroy(Layout* of) {
+    delete of;
+    described--;
     return 0;
 }
 int cublasLtMatrixLayoutSetAttribute(Layout* of, int attribute, const void* value, size_t size) {

@@ -78,6 +78,22 @@ assert all(abs(a - b) <= 1e-5 * abs(a) for a, b in zip(here, there)), (here, the
 # Both layers and the gradient of one input; a weight's and its bias's are one launch of ours.
 assert calls() == 3 * 3
 """
+MEMORY = """
+from tangrad_cuda import planned
+
+def described():
+    return ctypes.CDLL(LIBRARY).paper_described()
+
+blas("cublaslt")
+planned.MOST_PLANS = 2
+for _ in range(2):  # what was forgotten is found again
+    for rows in (2, 3, 4):
+        same(lambda a, b: a @ b, filled(rows, 4), filled(4, 3))
+assert described() == 2 * 4, described()  # a product's own, and three layouts
+for _ in range(2):  # what has no algorithm has no description either
+    same(lambda a, b: (a.half() @ b.half()).float(), filled(5, 4), filled(4, 3), by_library=False)
+assert described() == 4, described()
+"""
 FAILURES = """
 blas("cublaslt")
 a = filled(5, 4).cuda()
@@ -117,6 +133,10 @@ def test_products_are_those_of_the_cpu(run, toolkit):
 
 def test_what_it_does_not_take_stays_with_the_own_kernels(run, toolkit):
     assert call(run, toolkit, REST) == ""
+
+
+def test_plans_are_kept_up_to_a_number(run, toolkit):
+    assert call(run, toolkit, MEMORY) == ""
 
 
 def test_a_model_trains_by_it(run, toolkit):

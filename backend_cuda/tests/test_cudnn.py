@@ -88,9 +88,9 @@ cudnn.benchmark_limit = 1
 same(F.conv2d, image[:1], weight, calls=0)  # the only one that was tried failed
 """
 MEMORY = """
-from tangrad_cuda import cudnn as calls
+from tangrad_cuda import cudnn as calls, planned
 cudnn.enabled = True
-calls.MOST_PLANS = 2
+planned.MOST_PLANS = 2
 for _ in range(2):  # what was forgotten is found again
     for images in (1, 2):
         same(F.conv2d, image[:images], weight, bias)
@@ -99,7 +99,7 @@ same(lambda x, w: F.conv2d(x.half(), w.half()).float(), image, weight, calls=0)
 assert told("described") == 0, told("described")
 
 # Where there is no room for its workspace, the own kernels convolve.
-calls.MOST_PLANS = 10
+planned.MOST_PLANS = 10
 same(F.conv2d, image, weight, bias)
 empty = tangrad.empty
 def no_room(*size, dtype=None, **given):

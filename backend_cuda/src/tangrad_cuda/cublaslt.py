@@ -10,7 +10,6 @@ The library counts by columns, so a product of rows, y = a b, is given to it as 
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ import tangrad
 from tangrad.plugin import find_op, get_driver, location, register_kernel
 from tangrad_cuda import _launch, libraries
 from tangrad_cuda.backends.cuda import matmul
+from tangrad_cuda.planned import Calls, DeviceHandle, handle_on
 
 OPS = ("mm", "bmm", "linear")
 
@@ -26,8 +26,10 @@ _INT, _LONG, _SIZE, _POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_size_t, ct
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cublasLtCreate": (_POINTER,),
     "cublasLtMatmulDescCreate": (_POINTER, _INT, _INT),
+    "cublasLtMatmulDescDestroy": (_POINTER,),
     "cublasLtMatmulDescSetAttribute": (_POINTER, _INT, _POINTER, _SIZE),
     "cublasLtMatrixLayoutCreate": (_POINTER, _INT, ctypes.c_uint64, ctypes.c_uint64, _LONG),
+    "cublasLtMatrixLayoutDestroy": (_POINTER,),
     "cublasLtMatrixLayoutSetAttribute": (_POINTER, _INT, _POINTER, _SIZE),
     "cublasLtMatmulPreferenceCreate": (_POINTER,),
     "cublasLtMatmulPreferenceSetAttribute": (_POINTER, _INT, _POINTER, _SIZE),
@@ -72,6 +74,7 @@ _TYPES = {
     "bfloat16": _Type(14, 68, 0, ctypes.c_float),
 }
 WORKSPACE = 32 << 20
+_WITHOUT = "tangrad.backends.cuda.preferred_blas_library('default')"
 
 
 class _Found(ctypes.Structure):
@@ -103,8 +106,10 @@ def library() -> ctypes.CDLL:
     Raises:
         RuntimeError: it is not installed, or cannot be loaded.
     """
-    without = "tangrad.backends.cuda.preferred_blas_library('default')"
-    return libraries.opened("libcublasLt.so", _FUNCTIONS, "cuBLASLt", "nvidia-cublas", without)
+    return libraries.opened("libcublasLt.so", _FUNCTIONS, "cuBLASLt", "nvidia-cublas", _WITHOUT)
+
+
+_call = Calls(library, lambda status: f"CUBLAS_STATUS_{_STATUSES.get(status, status)}", _WITHOUT)
 
 
 def choose(chosen: bool) -> None:
@@ -137,8 +142,12 @@ class Product:
     def __call__(self, outs: Any, args: Any) -> None:
         """Compute the op: the kernel, as the core calls it."""
         laid = _laid_out(outs, args)
-        if laid is None or not _handle(self._driver, outs[0].device.index).multiply(*laid):
+        if laid is None or not self._on(outs[0].device.index).multiply(*laid):
             self._own(outs, args)
+
+    def _on(self, index: int) -> Handle:
+        handle: Handle = handle_on(Handle, self._driver, index)
+        return handle
 
 
 def _laid_out(outs: Any, args: Any) -> tuple[Any, Any, Any, Any] | None:
@@ -178,15 +187,17 @@ class _Plan(NamedTuple):
     found: _Found
 
 
-class Handle:
+class Handle(DeviceHandle):
     """cuBLASLt on one device, with what it proposed for the products met so far."""
 
-    def __init__(self, driver: Any, index: int) -> None:
-        self._driver, self._index = driver, index
-        self._lock = threading.Lock()
-        driver.contexts.enter(index)
-        self._handle = _made("cublasLtCreate")
-        self._plans: dict[Any, _Plan | None] = {}
+    calls, creates = _call, "cublasLtCreate"
+
+    def forget(self, plan: _Plan | None) -> None:
+        """Give back the descriptions of a plan."""
+        if plan is not None:
+            _call("cublasLtMatmulDescDestroy", plan.description)
+            for layout in plan.layouts:
+                _call("cublasLtMatrixLayoutDestroy", layout)
 
     def multiply(self, y: Any, a: Any, b: Any, bias: Any) -> bool:
         """Write a b + bias into y; False where the library has no algorithm for them.
@@ -194,7 +205,7 @@ class Handle:
         Raises:
             RuntimeError: the library refuses.
         """
-        self._driver.contexts.enter(self._index)
+        self.driver.contexts.enter(self.index)
         # The launches that the library makes are not among those that can be replayed.
         _launch.spoil()
         operands = tuple(operand(t) for t in (b, a, y))
@@ -203,10 +214,8 @@ class Handle:
         alignments = tuple(min(_BEST_ALIGNMENT, at & -at) for at in addresses)
         tf32 = matmul.allow_tf32
         key = (y.dtype.name, operands, batches, alignments, bias is not None, tf32)
-        with self._lock:
-            if key not in self._plans:
-                self._plans[key] = self._plan(*key)
-            plan = self._plans[key]
+        with self.lock:
+            plan = self.plan_for(key, lambda: self._plan(*key))
             if plan is not None:
                 self._run(plan, y, addresses, bias)
         return plan is not None
@@ -218,14 +227,13 @@ class Handle:
                  ctypes.c_uint64(sum(location(bias))))  # fmt: skip
         size = plan.found.workspace
         workspace = tangrad.empty(size, dtype=tangrad.uint8, device=y.device) if size else None
-        stream = self._driver.streams.handle(self._driver.current_stream(self._index))
         first, second, result = plan.layouts
         _call(
-            "cublasLtMatmul", self._handle, plan.description,
+            "cublasLtMatmul", self.number, plan.description,
             ctypes.byref(number(1)), addresses[0], first, addresses[1], second,
             ctypes.byref(number(0)), addresses[2], result, addresses[2], result,
             ctypes.byref(plan.found.algorithm),
-            None if workspace is None else sum(location(workspace)), size, stream,
+            None if workspace is None else sum(location(workspace)), size, self.stream(),
         )  # fmt: skip
 
     def _plan(
@@ -239,66 +247,38 @@ class Handle:
     ) -> _Plan | None:
         kind = _TYPES[dtype]
         computed = _TF32 if tf32 and dtype == "float32" else kind.computed
-        description = _made("cublasLtMatmulDescCreate", computed, kind.scaled)
+        description = _call.made("cublasLtMatmulDescCreate", computed, kind.scaled)
         for attribute, given in zip((_TRANSPOSE_A, _TRANSPOSE_B), operands, strict=False):
             if given.transposed:
                 _set("cublasLtMatmulDesc", description, attribute, ctypes.c_int32(_TRANSPOSED))
         if biased:
             _set("cublasLtMatmulDesc", description, _EPILOGUE, ctypes.c_int32(_WITH_BIAS))
         layouts = tuple(_layout(kind.stored, given, batches) for given in operands)
-        preference = _made("cublasLtMatmulPreferenceCreate")
+        preference = _call.made("cublasLtMatmulPreferenceCreate")
         _set("cublasLtMatmulPreference", preference, _MOST_WORKSPACE, ctypes.c_uint64(WORKSPACE))
         for attribute, alignment in zip(_ALIGNMENTS, (*alignments, alignments[2]), strict=True):
             _set("cublasLtMatmulPreference", preference, attribute, ctypes.c_uint32(alignment))
         found, count = _Found(), _INT()
         status = library().cublasLtMatmulAlgoGetHeuristic(
-            self._handle, description, *layouts, layouts[2], preference, 1,
+            self.number, description, *layouts, layouts[2], preference, 1,
             ctypes.byref(found), ctypes.byref(count),
         )  # fmt: skip
         _call("cublasLtMatmulPreferenceDestroy", preference)
-        if status == NOT_SUPPORTED or (status == 0 and count.value == 0):
+        plan = _Plan(description, layouts, found)
+        if status or not count.value:
+            self.forget(plan)
+            _call.check(0 if status == NOT_SUPPORTED else status, "cublasLtMatmulAlgoGetHeuristic")
             return None
-        _check(status, "cublasLtMatmulAlgoGetHeuristic")
-        return _Plan(description, layouts, found)
+        return plan
 
 
 def _layout(stored: int, given: Operand, batches: int) -> int:
-    made = _made("cublasLtMatrixLayoutCreate", stored, given.rows, given.columns, given.step)
+    made = _call.made("cublasLtMatrixLayoutCreate", stored, given.rows, given.columns, given.step)
     if batches > 1:
         _set("cublasLtMatrixLayout", made, _BATCH_COUNT, ctypes.c_int32(batches))
         _set("cublasLtMatrixLayout", made, _BATCH_OFFSET, ctypes.c_int64(given.batch_step))
     return made
 
 
-_handles: dict[int, Handle] = {}
-_opening = threading.Lock()
-
-
-def _handle(driver: Any, index: int) -> Handle:
-    with _opening:
-        if index not in _handles:
-            _handles[index] = Handle(driver, index)
-        return _handles[index]
-
-
-def _made(function: str, *arguments: Any) -> int:
-    """Call a function that returns a handle through its first argument."""
-    handle = ctypes.c_void_p()
-    _call(function, ctypes.byref(handle), *arguments)
-    return handle.value or 0
-
-
 def _set(kind: str, handle: int, attribute: int, value: Any) -> None:
     _call(f"{kind}SetAttribute", handle, attribute, ctypes.byref(value), ctypes.sizeof(value))
-
-
-def _call(function: str, *arguments: Any) -> None:
-    _check(getattr(library(), function)(*arguments), function)
-
-
-def _check(status: int, function: str) -> None:
-    if status:
-        raise RuntimeError(
-            f"{function}: CUBLAS_STATUS_{_STATUSES.get(status, status)}; to go on without it: "
-            "tangrad.backends.cuda.preferred_blas_library('default')"
-        )

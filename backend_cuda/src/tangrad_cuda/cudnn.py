@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ import tangrad
 from tangrad.plugin import find_op, get_driver, location, register_kernel
 from tangrad_cuda import _launch, libraries
 from tangrad_cuda.backends import cudnn as settings
+from tangrad_cuda.planned import Calls, DeviceHandle, handle_on
 
 _INT, _SIZE, _POINTER = ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p
 _POINTERS = (_POINTER,) * 12
@@ -90,8 +90,6 @@ _OLDEST = 8000
 # More elements than its 32-bit sizes count, and more dimensions than it convolves.
 _MOST_ELEMENTS, _MOST_SPATIAL = 2**31 - 1, 3
 WORKSPACE = 256 << 20
-# Convolutions whose algorithms are kept for each device.
-MOST_PLANS = 1024
 
 
 class _Type(NamedTuple):
@@ -139,6 +137,9 @@ def library() -> ctypes.CDLL:
             f"pip install nvidia-cudnn-cu13, or go on without: {_WITHOUT}"
         )
     return found
+
+
+_call = Calls(library, lambda status: library().cudnnGetErrorString(status).decode(), _WITHOUT)
 
 
 def kernel_for(driver: Any, op: Any, dtype: Any, own: Callable[..., None]) -> Callable[..., None]:
@@ -193,8 +194,12 @@ class Convolution:
     def __call__(self, outs: Any, args: Any) -> None:
         """Compute the op: the kernel, as the core calls it."""
         work = _laid_out(self._name, outs, args)
-        if work is None or not _handle(self._driver, outs[0].device.index).convolve(work):
+        if work is None or not self._on(outs[0].device.index).convolve(work):
             self._own(outs, args)
+
+    def _on(self, index: int) -> Handle:
+        handle: Handle = handle_on(Handle, self._driver, index)
+        return handle
 
 
 def _laid_out(name: str, outs: Any, args: Any) -> Work | None:
@@ -235,24 +240,18 @@ class _Plan(NamedTuple):
     found: _Found
 
 
-def _forget(plan: _Plan | None) -> None:
-    """Give back the descriptions of a plan."""
-    if plan is not None:
-        _call("cudnnDestroyConvolutionDescriptor", plan.window)
-        for name, tensor in plan.tensors.items():
-            kind = "Filter" if name == "w" else "Tensor"
-            _call(f"cudnnDestroy{kind}Descriptor", tensor)
-
-
-class Handle:
+class Handle(DeviceHandle):
     """cuDNN on one device, with what it proposed for the convolutions met so far."""
 
-    def __init__(self, driver: Any, index: int) -> None:
-        self._driver, self._index = driver, index
-        self._lock = threading.Lock()
-        driver.contexts.enter(index)
-        self._handle = _made("cudnnCreate")
-        self._plans: dict[Any, _Plan | None] = {}
+    calls, creates = _call, "cudnnCreate"
+
+    def forget(self, plan: _Plan | None) -> None:
+        """Give back the descriptions of a plan."""
+        if plan is not None:
+            _call("cudnnDestroyConvolutionDescriptor", plan.window)
+            for name, tensor in plan.tensors.items():
+                kind = "Filter" if name == "w" else "Tensor"
+                _call(f"cudnnDestroy{kind}Descriptor", tensor)
 
     def convolve(self, work: Work) -> bool:
         """Compute what is to be written; False where the library has no algorithm for it.
@@ -260,20 +259,15 @@ class Handle:
         Raises:
             RuntimeError: the library refuses.
         """
-        self._driver.contexts.enter(self._index)
+        self.driver.contexts.enter(self.index)
         # The launches that the library makes are not among those that can be replayed.
         _launch.spoil()
         told = settings.allow_tf32, settings.deterministic, settings.benchmark
         dtype = work.tensors["x"].dtype.name
         key = work.kind, dtype, *work.sizes.values(), work.window, work.groups, told
-        stream = self._driver.streams.handle(self._driver.current_stream(self._index))
-        with self._lock:
-            _call("cudnnSetStream", self._handle, stream)
-            if key not in self._plans:
-                if len(self._plans) >= MOST_PLANS:
-                    _forget(self._plans.pop(next(iter(self._plans))))
-                self._plans[key] = self._plan(work, TYPES[dtype])
-            plan = self._plans[key]
+        with self.lock:
+            _call("cudnnSetStream", self.number, self.stream())
+            plan = self.plan_for(key, lambda: self._plan(work, TYPES[dtype]))
             return plan is not None and self._run(plan, work, TYPES[dtype])
 
     def _run(self, plan: _Plan, work: Work, kind: _Type) -> bool:
@@ -285,19 +279,19 @@ class Handle:
         except tangrad.OutOfMemoryError:
             return False  # the own kernels need none
         _call(
-            f"cudnnConvolution{work.kind}", self._handle, one, *given[first], *given[second],
+            f"cudnnConvolution{work.kind}", self.number, one, *given[first], *given[second],
             plan.window, plan.found.algorithm, *workspace.given, zero, *given[out],
         )  # fmt: skip
         if work.bias is not None:
             bias = plan.tensors["bias"], sum(location(work.bias))
             if work.kind == "Forward":
-                _call("cudnnAddTensor", self._handle, one, *bias, one, *given["y"])
+                _call("cudnnAddTensor", self.number, one, *bias, one, *given["y"])
             else:
-                _call("cudnnConvolutionBackwardBias", self._handle, one, *given["y"], zero, *bias)
+                _call("cudnnConvolutionBackwardBias", self.number, one, *given["y"], zero, *bias)
         return True
 
     def _workspace(self, size: int) -> _Workspace:
-        return _Workspace(size, f"cuda:{self._index}")
+        return _Workspace(size, f"cuda:{self.index}")
 
     def _largest_workspace(self) -> _Workspace:
         for halved in range(WORKSPACE.bit_length()):
@@ -314,7 +308,7 @@ class Handle:
         found = self._algorithm(work, tensors, window)
         plan = _Plan(tensors, window, found or _Found())
         if found is None:
-            _forget(plan)
+            self.forget(plan)
             return None
         _call("cudnnSetConvolutionMathType", window, found.math)
         return plan
@@ -329,17 +323,17 @@ class Handle:
             given = {n: (tensors[n], sum(location(t))) for n, t in work.tensors.items()}
             workspace = self._largest_workspace()
             status = getattr(library(), f"cudnnFindConvolution{work.kind}AlgorithmEx")(
-                self._handle, *given[first], *given[second], window, *given[out], asked,
+                self.number, *given[first], *given[second], window, *given[out], asked,
                 ctypes.byref(count), found, *workspace.given,
             )  # fmt: skip
         else:
             status = getattr(library(), f"cudnnGetConvolution{work.kind}Algorithm_v7")(
-                self._handle, tensors[first], tensors[second], window, tensors[out],
+                self.number, tensors[first], tensors[second], window, tensors[out],
                 kind.algorithms, ctypes.byref(count), found,
             )  # fmt: skip
         if _is_not_supported(status):
             return None
-        _check(status, f"the choice of an algorithm for cudnnConvolution{work.kind}")
+        _call.check(status, f"the choice of an algorithm for cudnnConvolution{work.kind}")
         for each in found[: count.value]:
             exact = each.determinism == _DETERMINISTIC or not settings.deterministic
             if each.status == 0 and each.workspace <= WORKSPACE and exact:
@@ -370,13 +364,13 @@ def _integers(values: Sequence[int]) -> Any:
 def described(name: str, stored: int, sizes: tuple[int, ...]) -> int:
     """Return the library's description of a contiguous tensor, or of the filter "w"."""
     if name == "w":
-        made = _made("cudnnCreateFilterDescriptor")
+        made = _call.made("cudnnCreateFilterDescriptor")
         _call("cudnnSetFilterNdDescriptor", made, stored, _BY_ROWS, len(sizes), _integers(sizes))
         return made
     steps = [1]
     for size in reversed(sizes[1:]):
         steps.insert(0, steps[0] * size)
-    made = _made("cudnnCreateTensorDescriptor")
+    made = _call.made("cudnnCreateTensorDescriptor")
     _call(
         "cudnnSetTensorNdDescriptor", made, stored, len(sizes), _integers(sizes), _integers(steps)
     )
@@ -385,7 +379,7 @@ def described(name: str, stored: int, sizes: tuple[int, ...]) -> int:
 
 def described_window(window: Sequence[tuple[int, ...]], groups: int, kind: _Type, math: int) -> int:
     """Return the library's description of padding, stride and dilation, and of how to compute."""
-    made = _made("cudnnCreateConvolutionDescriptor")
+    made = _call.made("cudnnCreateConvolutionDescriptor")
     _call(
         "cudnnSetConvolutionNdDescriptor", made, len(window[0]), *map(_integers, window),
         _CROSS_CORRELATION, kind.computed,
@@ -395,34 +389,6 @@ def described_window(window: Sequence[tuple[int, ...]], groups: int, kind: _Type
     return made
 
 
-_handles: dict[int, Handle] = {}
-_opening = threading.Lock()
-
-
-def _handle(driver: Any, index: int) -> Handle:
-    with _opening:
-        if index not in _handles:
-            _handles[index] = Handle(driver, index)
-        return _handles[index]
-
-
-def _made(function: str) -> int:
-    """Call a function that returns a handle through its argument."""
-    handle = ctypes.c_void_p()
-    _call(function, ctypes.byref(handle))
-    return handle.value or 0
-
-
-def _call(function: str, *arguments: Any) -> None:
-    _check(getattr(library(), function)(*arguments), function)
-
-
 def _is_not_supported(status: int) -> bool:
     """Whether a status says so: 9 in cuDNN 8, and in cuDNN 9 one of those from 3000 on."""
     return status == 9 or 3000 <= status < 4000
-
-
-def _check(status: int, function: str) -> None:
-    if status:
-        name = library().cudnnGetErrorString(status).decode()
-        raise RuntimeError(f"{function}: {name}; to go on without it: {_WITHOUT}")
