@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import tangrad
 from tangrad.plugin.compiled import CompilingDriver
+from tangrad_cuda.composites import COMPOSITES
 from tangrad_cuda.dialect import DIALECT
 
 API = 1
@@ -25,6 +26,7 @@ class Cuda(CompilingDriver):
     """Serve device `cuda`: contexts and memory by pycuda, kernels by NVRTC."""
 
     dialect = DIALECT
+    composites = COMPOSITES
     sync_debug_mode = 0
     opened = False
     amp_dtypes = ("float16", "bfloat16")
@@ -248,7 +250,7 @@ class Cuda(CompilingDriver):
 
     def kernel_for(self, op: Any, dtype: Any) -> Callable[..., Any] | None:
         """Return a kernel whose calls are replayed in C once it has been called with their like."""
-        found = super().kernel_for(op, dtype)
+        found = self._of_own_op(op, dtype) or super().kernel_for(op, dtype)
         # A call's place in a random stream is a number like others where the kernel says so.
         if found is None or (op.definition.random and not hasattr(found, "places_of_numbers")):
             return found
@@ -261,6 +263,14 @@ class Cuda(CompilingDriver):
 
                 return cudnn.kernel_for(self, op, dtype, recorded)
         return recorded
+
+    def _of_own_op(self, op: Any, dtype: Any) -> Callable[..., Any] | None:
+        """Return the kernel of an op that this package defines."""
+        if op.name not in ("_row_norm", "_row_norm_backward"):
+            return None
+        from tangrad_cuda import row_norm_kernels
+
+        return row_norm_kernels.kernel_for(self, op, dtype)
 
     def register_kernels(self, register: Any) -> None:
         """Register the copies between layouts and dtypes."""

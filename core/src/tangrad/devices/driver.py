@@ -12,7 +12,8 @@ core's caching allocator calls `allocate` and `release`, so they may be slow.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ class DeviceDriver:
         one_pass: composites call ops that do in one pass what others do in several
             (`nll_loss_total`, `convolution_biased`, `window_average`, ...): for devices that have
             kernels of these, and where a pass more costs more than its work.
+        composites: {name: function of a composite's arguments} of what the device does by ops of
+            its own: "rms_norm", "group_norm" (which gives mean and reciprocal deviation, too).
+            One returns None where the core's code is to run; checks have been made.
         record_event, query_event, synchronize_event: None on a device whose work is done when a
             call returns. Else `record_event(stream: int) -> int`, `query_event(event) -> bool`
             and `synchronize_event(event)`, all three.
@@ -72,6 +76,7 @@ class DeviceDriver:
     module: Any = None
     amp_dtypes: tuple[str, ...] = ()
     one_pass: bool = False
+    composites: Mapping[str, Callable[..., Any]] = MappingProxyType({})
 
     record_event: Any = None
     query_event: Any = None

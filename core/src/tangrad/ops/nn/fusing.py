@@ -19,3 +19,15 @@ def fuses(x: Any, *others: Any) -> bool:
     if _C.get_intercept() is not None or not _EXACT.issuperset(map(type, (x, *others))):
         return False
     return bool(get_driver(x.device.type).one_pass)
+
+
+def by_device(name: str, x: Any, *args: Any) -> Any:
+    """Return what the driver's `composites` make of a call, None where they leave it to the core.
+
+    They do not see what transforms and subclasses are to see.
+    """
+    active = _C.get_intercept()
+    if type(x) not in _EXACT or (active is not None and active.levels):
+        return None
+    own = get_driver(x.device.type).composites.get(name)
+    return None if own is None else own(x, *args)

@@ -7,6 +7,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.definition.define import composite, op
 from tangrad.ops.nn.convolution import in_format_of
+from tangrad.ops.nn.fusing import by_device
 from tangrad.ops.nn.softmax import require_floating
 from tangrad.ops.views.movement import Ints, numel_of
 
@@ -379,8 +380,12 @@ def rms_norm(input: Any, normalized_shape: Ints, weight: Any, eps: float | None)
         require_floating("rms_norm", input)
     axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
     half = input.dtype.itemsize < 4
-    x = input.to(tangrad.float32) if half else input
-    eps = tangrad.finfo(x.dtype).eps if eps is None else eps
+    wide = tangrad.float32 if half else input.dtype
+    eps = tangrad.finfo(wide).eps if eps is None else eps
+    found = by_device("rms_norm", input, normalized_shape, weight, eps)
+    if found is not None:
+        return found
+    x = input.to(wide) if half else input
     result = x * ((x * x).mean(axes, keepdim=True) + eps).rsqrt()
     if weight is not None:
         result = result * (weight.to(x.dtype) if half else weight)
@@ -435,6 +440,9 @@ def _group_norm(
             f"of shape {list(input.shape)} and num_groups={num_groups}"
         )
     size = numel_of(tuple(input.shape)[1:]) // num_groups
+    own = by_device("group_norm", input, num_groups, weight, bias, eps)
+    if own is not None:
+        return in_format_of(own[0], input), *own[1:]
     groups = input.reshape((input.shape[0], num_groups, size))
     # Rounded to half precision once: bias may cancel what is scaled, and leave its rounding.
     half = input.dtype.itemsize < 4 and (weight is not None or bias is not None)
