@@ -10,6 +10,8 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from time import perf_counter_ns
+
 from tangrad cimport api as tg
 from tangrad.plugin import call_recorded
 
@@ -24,6 +26,7 @@ cdef enum:
     GROUP = 5
     GROUPS = 6
     LET_GO = 7
+    STRETCH = 8
     # Below this many elements giving up the GIL costs more than it frees.
     HELD_ELEMENTS = 16384
 
@@ -69,6 +72,9 @@ cdef struct tg_buffer:
     int count
     int room
     tg_patch* patches
+
+
+include "run/branches.pxi"
 
 
 cdef object names_of_dtypes = {}
@@ -380,10 +386,12 @@ cdef class Program:
         self.keep.append(owner)
 
     cdef int fill_numbers(self, tg_step* s) except -1:
-        """Write the numbers of registers to where groups read them; of an integer all its bits."""
+        """Write the numbers of registers to where kernels read them; of an integer all its bits."""
         cdef int i
         for i in range(s.nnumbers):
-            if s.numbers[i].integral:
+            if s.kind == CALL:
+                s.numbers[i].argument.value.f = self.registers[s.numbers[i].register]
+            elif s.numbers[i].integral:
                 s.numbers[i].scalar.i = <int64_t>PyLong_AsUnsignedLongLongMask(self.registers[s.numbers[i].register])
             else:
                 s.numbers[i].scalar.f = self.registers[s.numbers[i].register]
@@ -437,6 +445,38 @@ cdef class Program:
         s.item = len(self.items)
         self.items.append((register, shape, like))
         s.big = dtype_index(dtype)
+
+    @property
+    def count(self):
+        """How many steps there are."""
+        return self.nsteps
+
+    def begin_stretch(self):
+        """Begin a stretch of steps that are branches; return its place."""
+        cdef tg_step* s = self.step(STRETCH, "")
+        s.data = self.space(sizeof(tg_stretch))
+        return self.nsteps - 1
+
+    def end_stretch(self, int begin, list branches, bint always):
+        """End a stretch.
+
+        Args:
+            begin: what `begin_stretch` has returned.
+            branches: the places of each one's steps, in order.
+            always: run them apart, untimed, and on one thread one after the other.
+        """
+        cdef tg_stretch* stretch = <tg_stretch*>self.steps[begin].data
+        cdef int i, k
+        stretch.count, stretch.length = len(branches), self.nsteps - begin - 1
+        stretch.branches = <tg_branch*>self.space(stretch.count * sizeof(tg_branch))
+        for k, places in enumerate(branches):
+            stretch.branches[k].count = len(places)
+            stretch.branches[k].steps = <int*>self.space(len(places) * sizeof(int))
+            for i in range(len(places)):
+                stretch.branches[k].steps[i] = places[i]
+        stretch.always = always
+        if always:
+            stretch.tries, stretch.apart = TRIES, True
 
     # --- running ---------------------------------------------------------------------------
 
@@ -492,66 +532,78 @@ cdef class Program:
         return self.fill(register)
 
     cdef int run_step(self, tg_step* s) except -1:
-        cdef int i, status = 0
-        cdef tg_group* group
-        cdef tg_copy* copy
-        if s.kind == LOOP:
-            if (<tg.tg_loop*>s.data).numel == 0 and (<tg.tg_loop*>s.data).nreduced == 0:
-                return 0
+        cdef int status = 0
+        if is_native(s):
+            self.fill_numbers(s)
             if s.big:
                 with nogil:
-                    status = (<tg.tg_loop_kernel>s.function)(<tg.tg_loop*>s.data, s.context)
+                    status = run_native(s)
             else:
-                status = (<tg.tg_loop_kernel>s.function)(<tg.tg_loop*>s.data, s.context)
-        elif s.kind == CALL:
-            for i in range(s.nnumbers):
-                s.numbers[i].argument.value.f = self.registers[s.numbers[i].register]
-            if s.big:
-                with nogil:
-                    status = (<tg.tg_call_kernel>s.function)(<tg.tg_call*>s.data, s.context)
-            else:
-                status = (<tg.tg_call_kernel>s.function)(<tg.tg_call*>s.data, s.context)
-            if status == tg.TG_DECLINED:
+                status = run_native(s)
+            if status == tg.TG_DECLINED and s.kind == CALL:
                 self.items[s.item]()
-                status = 0
-        elif s.kind == COPY:
-            copy = <tg_copy*>s.data
-            if s.big:
-                with nogil:
-                    memcpy(copy.to, copy.source, copy.nbytes)
-            else:
-                memcpy(copy.to, copy.source, copy.nbytes)
-        elif s.kind == GROUP:
-            group = <tg_group*>s.data
-            self.fill_numbers(s)
-            if s.big:
-                with nogil:
-                    status = (<group_entry>s.function)(s.context, group.outs, group.ins, group.numbers, group.rows,
-                                                       group.columns)
-            else:
-                status = (<group_entry>s.function)(s.context, group.outs, group.ins, group.numbers, group.rows,
-                                                   group.columns)
-        elif s.kind == GROUPS:
-            self.fill_numbers(s)
-            if s.big:
-                with nogil:
-                    status = (<groups_entry>s.function)(s.context, s.data, s.item)
-            else:
-                status = (<groups_entry>s.function)(s.context, s.data, s.item)
+            elif status != 0:
+                raise_failed(status)
         elif s.kind == LET_GO:
             for register in <tuple>self.items[s.item]:
                 self.registers[<Py_ssize_t>register] = None
         elif s.kind == FRESH:
             self.run_fresh(self.items[s.item], s.big)
-        else:
+        elif s.kind == PYTHON:
             item = self.items[s.item]
             if type(item) is tuple:
                 self.run_op(item)
             else:
                 for register in item(self.registers):
                     self.fill(register)
-        if status != 0:
-            raise_failed(status)
+        return 0
+
+    cdef int run_stretch(self, tg_stretch* stretch, int* at) except -1:
+        """Run a stretch, side by side where that is faster; `at` is the step where it fails."""
+        cdef int i, begin = at[0] + 1
+        cdef int64_t started = 0
+        cdef bint apart = is_faster_apart(stretch), timed = stretch.tries < TRIES
+        if API.pool().threads() < 2 and not stretch.always:
+            apart = timed = False
+        if timed:
+            started = perf_counter_ns()
+        if not apart:
+            for i in range(begin, begin + stretch.length):
+                at[0] = i
+                self.run_step(&self.steps[i])
+        else:
+            for i in range(begin, begin + stretch.length):
+                self.fill_numbers(&self.steps[i])
+            stretch.steps = self.steps
+            with nogil:
+                API.pool().run(stretch.count, run_branch, stretch)
+            self.finish_stretch(stretch, at)
+        if timed:
+            note_time(stretch, apart, perf_counter_ns() - started)
+        at[0] = begin + stretch.length - 1
+        return 0
+
+    cdef int finish_stretch(self, tg_stretch* stretch, int* at) except -1:
+        """Do what branches have left, in the program's order, and raise the first error there is."""
+        cdef tg_branch* branch
+        cdef int status
+        try:
+            branch = first_unfinished(stretch)
+            while branch != NULL:
+                at[0] = branch.steps[branch.done]
+                status, branch.status = branch.status, 0
+                if status == 0:
+                    self.run_step(&self.steps[at[0]])
+                elif status == tg.TG_DECLINED and self.steps[at[0]].kind == CALL:
+                    # A kernel that declines does so each time.
+                    stretch.tries, stretch.apart = TRIES, False
+                    self.items[self.steps[at[0]].item]()
+                else:
+                    raise_kept(branch, status)
+                branch.done += 1
+                branch = first_unfinished(stretch)
+        finally:
+            let_go_of_errors(stretch)
         return 0
 
     def run(self, inputs):
@@ -573,8 +625,12 @@ cdef class Program:
             for k in range(self.ninputs):
                 self.registers[k] = given[k]
                 self.fill(<int>k)
-            for i in range(self.nsteps):
-                self.run_step(&self.steps[i])
+            while i < self.nsteps:
+                if self.steps[i].kind == STRETCH:
+                    self.run_stretch(<tg_stretch*>self.steps[i].data, &i)
+                else:
+                    self.run_step(&self.steps[i])
+                i += 1
             return [self.registers[r] for r in self.outputs]
         except BaseException as error:
             if i < len(self.places) and self.places[i]:
@@ -588,13 +644,23 @@ cdef class Program:
     @property
     def kinds(self):
         """What the steps are, in order."""
-        names = ("loop", "call", "copy", "python", "fresh", "group", "groups", "let go")
+        names = ("loop", "call", "copy", "python", "fresh", "group", "groups", "let go", "branches")
         return [names[self.steps[i].kind] for i in range(self.nsteps)]
+
+    @property
+    def branches(self):
+        """Of each stretch of branches (how many there are, whether they run side by side or None, seconds in turn,
+        seconds side by side); the least of some runs, 0 where there was none.
+        """
+        found = []
+        for i in range(self.nsteps):
+            if self.steps[i].kind == STRETCH:
+                found.append(told(<tg_stretch*>self.steps[i].data))
+        return found
 
 
 cdef extern from "Python.h":
     void Py_DECREF(object)
-    PyObject* PyErr_Occurred()
     unsigned long long PyLong_AsUnsignedLongLongMask(object) except? 0
 
 

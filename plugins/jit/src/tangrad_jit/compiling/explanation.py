@@ -108,10 +108,19 @@ def _tell(k: int, executable: Any) -> list[str]:
         steps = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
         lines.append(f"  plan of {plan.graph.name}: {steps}; arena of {plan.arena_bytes} bytes")
         lines += [f"    {group}" for group in plan.groups]
+        lines += [f"    {_tell_branches(*told)}" for told in plan.program.branches]
     for graph in (executable.forward, executable.backward):
         if graph is not None:
             lines += ["", text_of(graph)]
     return lines
+
+
+def _tell_branches(count: int, apart: bool | None, in_turn: float, side_by_side: float) -> str:
+    how = {None: "not timed yet", True: "side by side", False: "in turn"}[apart]
+    if not (in_turn and side_by_side):
+        return f"{count} branches: {how}"
+    times = f"{1e6 * in_turn:.1f} us in turn, {1e6 * side_by_side:.1f} us side by side"
+    return f"{count} branches: {how}; {times}"
 
 
 def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:

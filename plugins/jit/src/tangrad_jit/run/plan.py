@@ -17,10 +17,13 @@ import tangrad
 from tangrad_jit._run import Program
 from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, map_values, values_in
 from tangrad_jit.graph.types import ITEMSIZE, TensorType
-from tangrad_jit.passes.in_place_reuse import WRITE_INTO_FIRST, partners
-from tangrad_jit.passes.memory_plan import Life, lodge, place
+from tangrad_jit.passes import branches
+from tangrad_jit.passes.branches import Step, Stretch
+from tangrad_jit.passes.in_place_reuse import WRITE_INTO_FIRST
+from tangrad_jit.passes.work import work_of, work_of_loops
 from tangrad_jit.run.interpreter import interpret, run_node
 from tangrad_jit.run.lowering import Lowered, lower
+from tangrad_jit.run.placement import Lives, chosen
 from tangrad_jit.run.written_through import written_through
 
 __all__ = ["Arena", "Plan"]
@@ -67,6 +70,7 @@ class Plan:
 
     Attributes:
         arena_bytes: what is used of the arena.
+        stretches: what runs in branches.
     """
 
     def __init__(
@@ -129,6 +133,7 @@ class Plan:
             value.type.device for value in self._all_values() if isinstance(value.type, TensorType)
         }
         self._grouped = {node: group for group in self.groups for node in group.nodes}
+        self._positions = {node: k for k, node in enumerate(self.graph.nodes)}
         # A group runs where its last node is.
         self._ends = {
             self._grouped[node]: node for node in self.graph.nodes if node in self._grouped
@@ -232,70 +237,65 @@ class Plan:
         return value
 
     def _lay_out(self) -> None:
-        """Place what lives within a run in the arena."""
+        """Place what lives within a run in the arena, and choose what runs side by side."""
         first: dict[Value, int] = {}
         last: dict[Value, int] = {}
         for position, node in enumerate(self.graph.nodes):
             group = self._grouped.get(node)
-            span = (position, position) if group is None else self._span(group)
+            at = position if group is None else self._positions[self._ends[group]]
             for value in (*node.inputs, *node.results):
                 root = value.root
-                first[root] = min(first.get(root, span[0]), span[0])
-                last[root] = max(last.get(root, span[1]), span[1])
-        movable = {
-            root
-            for root, kind in self._kind.items()
-            if kind == "arena" and root in first and self._has_memory(root)
-        }
+                first[root] = min(first.get(root, at), at)
+                last[root] = max(last.get(root, at), at)
         self._let_go = self._last_registers(last)
-        shared = self._shared(movable, last)
-        for root in reversed(shared):
-            last[shared[root]] = max(last[shared[root]], last[root])
-        lives = [
-            Life(root, _nbytes(root), first[root], last[root])
-            for root in movable
-            if root not in shared
-        ]
-        self._lodged = self._lodge(lives, shared, first)
-        self._offsets, self.arena_bytes = place(x for x in lives if x.key not in self._lodged)
-        for root, operand in shared.items():
-            if operand in self._lodged:
-                self._lodged[root] = self._lodged[operand]
-            else:
-                self._offsets[root] = self._offsets[operand]
-        for root in self._lodged:
-            self._kind[root] = "lodged"
-        self._shared_arena.grow(self.arena_bytes, self)
-
-    def _lodge(
-        self, lives: list[Life], shared: dict[Value, Value], first: dict[Value, int]
-    ) -> dict[Value, tuple[Value, int]]:
-        """Return which values lie in the memory of one that leaves: it, and at which byte.
-
-        What ops in Python are given has its object on the arena, once for all runs.
-        """
-        bound = {value.root for value in self._register}
-        for root in reversed(shared):
-            if root in bound:
-                bound.add(shared[root])
-        hosts = [
-            Life(root, _nbytes(root), first[root], first[root])
-            for root, kind in self._kind.items()
-            if kind == "fresh" and root in first
-        ]
-        found: Any = lodge(hosts, [life for life in lives if life.key not in bound])
-        return dict(found)
-
-    def _shared(self, movable: set[Value], last: dict[Value, int]) -> dict[Value, Value]:
-        """Return the results that lie where an operand lies: those of loops called directly."""
         looped = {
             value
             for node in self._lowered
             if node.op.kind == "pointwise" or node.name in WRITE_INTO_FIRST
             for value in node.results
         }
-        found = partners(self.graph, movable, last)
-        return {root: operand for root, operand in found.items() if root in looped}
+        kinds = [(root, kind) for root, kind in self._kind.items() if root in first]
+        lives = Lives(
+            self.graph,
+            first,
+            last,
+            {root for root, kind in kinds if kind == "arena" and self._has_memory(root)},
+            looped,
+            {value.root for value in self._register},
+            [root for root, kind in kinds if kind == "fresh"],
+            self._steps(),
+        )
+        self.stretches, placement = chosen(lives, tangrad.get_num_threads())
+        self._offsets, self._lodged = placement.offsets, placement.lodged
+        for root in self._lodged:
+            self._kind[root] = "lodged"
+        self.arena_bytes = placement.nbytes
+        self._shared_arena.grow(self.arena_bytes, self)
+
+    def _steps(self) -> list[Step]:
+        """Return the steps of the program, in order."""
+        found = []
+        for position, node in enumerate(self.graph.nodes):
+            group = self._grouped.get(node)
+            if node in self._spared or (group is not None and node is not self._ends[group]):
+                continue
+            if group is not None and not self._away:
+                reads, writes = group.inputs, group.outputs
+                work = work_of_loops(group.nodes, reads, writes)
+            elif node in self._lowered:
+                reads, writes = node.inputs, [*node.results, *node.written]
+                work = work_of(node)
+            elif self._is_silent(node) and not self._shows(node):
+                continue
+            else:
+                reads, writes, work = node.inputs, [*node.results, *node.written], 0.0
+            made = {value.root for value in writes}
+            joins = work > 0 and all(
+                self._kind.get(root) in ("arena", "fresh", "strided") for root in made
+            )
+            roots = frozenset(value.root for value in reads if isinstance(value.type, TensorType))
+            found.append(Step(position, roots, frozenset(made), work, joins))
+        return found
 
     def _last_registers(self, last: dict[Value, int]) -> dict[int, list[int]]:
         """Return after which steps the objects that ops in Python have made are needed no more."""
@@ -306,13 +306,6 @@ class Plan:
             if made and root in last:
                 found.setdefault(last[root], []).append(register)
         return found
-
-    def _span(self, group: Any) -> tuple[int, int]:
-        """Return between which steps a group's values matter: it runs where its last node is."""
-        if not hasattr(self, "_positions"):
-            self._positions = {node: k for k, node in enumerate(self.graph.nodes)}
-        end = self._positions[self._ends[group]]
-        return end, end
 
     def _has_memory(self, root: Value) -> bool:
         group = self._grouped.get(root.producer) if root.producer is not None else None
@@ -336,11 +329,22 @@ class Plan:
         self._hosts = dict.fromkeys(host for host, _ in self._lodged.values())
         for value in self._hosts:
             self._emit_fresh(value, "")
-        done: set[Any] = set()
-        for position, node in enumerate(self.graph.nodes):
-            self._emit_node(node, done)
-            if position in self._let_go:
-                program.add_let_go(tuple(self._let_go[position]))
+        begins = {stretch.first: stretch for stretch in self.stretches}
+        position = 0
+        while position < len(self.graph.nodes):
+            stretch = begins.get(position)
+            end = position + 1 if stretch is None else stretch.last + 1
+            nodes = self.graph.nodes[position:end]
+            for node in nodes:
+                self._emit_results(node)
+            if stretch is None:
+                self._emit_node(nodes[0])
+            else:
+                self._emit_stretch(stretch)
+            gone = [r for k in range(position, end) for r in self._let_go.get(k, ())]
+            if gone:
+                program.add_let_go(tuple(gone))
+            position = end
         self._bump_versions()
         flat: list[int] = []
         nested: list[tuple[Any, int | None]] = []
@@ -393,14 +397,30 @@ class Plan:
             return self._buffers[host], at + value.offset
         return self._buffers[self._through.get(root, root)], value.offset
 
-    def _emit_node(self, node: Node, done: set[Any]) -> None:
-        line = " ".join(part for part in (node.module, node.line) if part)
+    def _emit_stretch(self, stretch: Stretch) -> None:
+        """Add the steps of a stretch, and which of them are a branch."""
+        program = self.program
+        begin = program.begin_stretch()
+        steps: dict[int, list[int]] = {}
+        for position in range(stretch.first, stretch.last + 1):
+            before = program.count
+            self._emit_node(self.graph.nodes[position])
+            steps[position] = list(range(before, program.count))
+        apart = [[k for place in places for k in steps[place]] for places in stretch.branches]
+        program.end_stretch(begin, apart, branches.costs.always)
+
+    def _emit_results(self, node: Node) -> None:
+        """Make the memory of what leaves the graph."""
+        line = _line_of(node)
         for value in node.results:
             kind = self._kind.get(value)
             if kind == "fresh" and value not in self._hosts:
                 self._emit_fresh(value, line)
             elif kind == "strided":
                 self._emit_strided(value, line)
+
+    def _emit_node(self, node: Node) -> None:
+        line = _line_of(node)
         group = self._grouped.get(node)
         if group is not None:
             self._emit_group(group, node, line)
@@ -458,15 +478,17 @@ class Plan:
         self.program.add_python(line, make)
 
     def _emit_silent(self, node: Node, line: str) -> None:
-        wanted = [
-            value
-            for value in node.results
-            if value in self._register and self._kind.get(value.root) != "arena"
-        ]
-        if node.name == ALLOCATION and self._kind[node.results[0]] != "python":
-            return
-        if wanted:
+        if self._shows(node):
             self._emit_op(node, line)
+
+    def _shows(self, node: Node) -> bool:
+        """Return whether a node that is silent makes an object of Python's nevertheless."""
+        if node.name == ALLOCATION and self._kind[node.results[0]] != "python":
+            return False
+        return any(
+            value in self._register and self._kind.get(value.root) != "arena"
+            for value in node.results
+        )
 
     def _emit_op(self, node: Node, line: str) -> None:
         if node.form == DRAW:
@@ -600,9 +622,8 @@ def _is_host(device: str) -> bool:
     return device == "cpu"
 
 
-def _nbytes(root: Value) -> int:
-    assert isinstance(root.type, TensorType)
-    return int(root.type.numel * ITEMSIZE[root.type.dtype])
+def _line_of(node: Node) -> str:
+    return " ".join(part for part in (node.module, node.line) if part)
 
 
 def _dense(type: TensorType) -> bool:

@@ -1,0 +1,185 @@
+"""Branches: parts of a stretch of a program that need nothing of each other, to run side by side.
+
+Rule: within a stretch of steps, those that touch memory that one of them writes are one branch. A
+stretch pays where its heaviest branch, or its share of the threads, takes less than its steps in
+turn, each with the threads that it can use by itself, and one hand-over more. Of all choices of
+stretches the one that saves most is taken, found by dynamic programming over where they end.
+
+Steps of Python end a stretch, and so do writes into what the graph is given: where one branch
+fails, the others have changed nothing that the program holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tangrad_jit.graph.ir import Value
+
+__all__ = ["Costs", "Step", "Stretch", "costs", "find_stretches"]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What is worth a branch, in microseconds.
+
+    Attributes:
+        handover: what it costs to start branches and to wait for them.
+        least: the work that two branches of a stretch have, or more.
+        piece: a kernel by itself uses another thread for about each so much work.
+        always: count steps in place of work, and take branches whatever memory and time they need.
+    """
+
+    handover: float = 6.0
+    least: float = 15.0
+    piece: float = 40.0
+    always: bool = False
+
+
+#: What `find_stretches` goes by; tests have others.
+costs = Costs()
+
+# A stretch has so many steps at most, and is looked for from a step of at least this share of
+# `least`: so the search takes a time that grows with the program's length alone.
+_MOST_STEPS = 128
+_FIRST = 0.125
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a program.
+
+    Attributes:
+        place: of its node in the graph; of a group's last one.
+        reads, writes: roots of the values that it reads and makes or writes.
+        work: about how long it takes on one thread, in microseconds.
+        joins: whether it may be part of a branch.
+    """
+
+    place: int
+    reads: frozenset[Value]
+    writes: frozenset[Value]
+    work: float
+    joins: bool
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Steps that follow each other, in branches.
+
+    Attributes:
+        first, last: the places of its first and last step.
+        branches: the places of their steps, in order; the heaviest branch first.
+    """
+
+    first: int
+    last: int
+    branches: tuple[tuple[int, ...], ...]
+
+
+def find_stretches(steps: list[Step], threads: int) -> list[Stretch]:
+    """Return stretches that pay on so many threads, in order."""
+    if costs.always:
+        steps = [Step(s.place, s.reads, s.writes, 1.0, s.joins) for s in steps]
+        threads = max(2, threads)
+    elif threads < 2 or sum(s.work for s in steps if s.joins) < 2 * costs.least:
+        return []
+    best, begins = [0.0] * (len(steps) + 1), [-1] * (len(steps) + 1)
+    for k, step in enumerate(steps):
+        if k and best[k - 1] >= best[k]:
+            best[k], begins[k] = best[k - 1], -1
+        if not costs.always and not (_FIRST * costs.least <= step.work < 2 * costs.piece):
+            continue
+        for end, saved in _saved_from(steps, k, threads):
+            if best[k] + saved > best[end]:
+                best[end], begins[end] = best[k] + saved, k
+    found, end = [], len(steps)
+    if best[end - 1] >= best[end]:
+        begins[end] = -1
+    while end > 0:
+        if begins[end] < 0:
+            end -= 1
+            continue
+        found.append(_stretch(steps[begins[end] : end]))
+        end = begins[end]
+    return found[::-1]
+
+
+def _saved_from(steps: list[Step], first: int, threads: int) -> Iterator[tuple[int, float]]:
+    """Yield (end, microseconds saved) of the stretches from a step on that pay."""
+    parts = _Parts()
+    in_turn = most = 0.0
+    handover, least = (0.0, 1.0) if costs.always else (costs.handover, costs.least)
+    for k in range(first, min(len(steps), first + _MOST_STEPS)):
+        step = steps[k]
+        if not step.joins:
+            return
+        parts.add(step)
+        in_turn += step.work if costs.always else _alone(step.work, threads)
+        if sum(work >= least for work in parts.work.values()) < 2:
+            if most > 0:
+                return
+            continue
+        loads = parts.work.values()
+        saved = in_turn - max(max(loads), sum(loads) / threads) - handover
+        if saved > 0:
+            yield k + 1, saved
+        if saved < most / 2:
+            return
+        most = max(most, saved)
+
+
+def _alone(work: float, threads: int) -> float:
+    """Return how long a step takes that has all threads for itself."""
+    return work / min(threads, max(1.0, work // costs.piece))
+
+
+def _stretch(steps: list[Step]) -> Stretch:
+    parts = _Parts()
+    for step in steps:
+        parts.add(step)
+    branches: dict[int, list[int]] = {}
+    for step, part in zip(steps, parts.of, strict=True):
+        branches.setdefault(parts.find(part), []).append(step.place)
+    heaviest = sorted(branches, key=lambda part: -parts.work[part])
+    return Stretch(steps[0].place, steps[-1].place, tuple(tuple(branches[p]) for p in heaviest))
+
+
+class _Parts:
+    """Steps in parts that touch no memory that another of them writes.
+
+    Attributes:
+        of: the part of each step when it was added; `find` tells what has become of it.
+        work: of each part that there is.
+    """
+
+    def __init__(self) -> None:
+        self.of: list[int] = []
+        self.work: dict[int, float] = {}
+        self._within: list[int] = []
+        self._writer: dict[Value, int] = {}
+        self._readers: dict[Value, list[int]] = {}
+
+    def find(self, part: int) -> int:
+        """Return the part that another is in now."""
+        while self._within[part] != part:
+            self._within[part] = part = self._within[self._within[part]]
+        return part
+
+    def add(self, step: Step) -> None:
+        """Add a step, and join the parts that it needs or that need it."""
+        own = len(self._within)
+        self._within.append(own)
+        self.of.append(own)
+        work = step.work
+        touched = [self._writer[r] for r in step.reads | step.writes if r in self._writer]
+        for root in step.writes:
+            touched.extend(self._readers.pop(root, ()))
+            self._writer[root] = own
+        for part in map(self.find, touched):
+            if part != own:
+                self._within[part] = own
+                work += self.work.pop(part)
+        self.work[own] = work
+        for root in step.reads:
+            self._readers.setdefault(root, []).append(own)

@@ -1,0 +1,78 @@
+"""About how long steps take on one thread, from the sizes of what they read and write.
+
+The rates are those of one core of a server's processor, with values in its caches; a factor of two
+either way changes little for those who ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+from tangrad_jit.graph.ir import Node, Value, values_in
+from tangrad_jit.graph.types import TensorType
+from tangrad_jit.passes.schedule import bytes_of
+
+__all__ = ["work_of", "work_of_loops"]
+
+# Of a core, in a microsecond.
+_BYTES = 10_000.0
+_PRODUCTS = 20_000.0  # multiplications, each with an addition
+_SIMPLE = 4_000.0  # elements through a simple function
+_HARD = 800.0  # elements through a function that takes a polynomial
+_CALL = 0.3  # what any step costs, in microseconds
+_FUNCTIONS = frozenset(
+    """acos acosh asin asinh atan atanh cos cosh digamma elu erf erfc erfinv exp exp2 expm1 gelu
+    lgamma log log10 log1p log2 log_sigmoid logaddexp mish pow rsqrt selu sigmoid silu sin sinh
+    softplus softmax log_softmax tan tanh""".split()
+)
+
+
+def work_of_loops(nodes: Iterable[Node], reads: list[Value], writes: list[Value]) -> float:
+    """Return the microseconds of ops that go over elements together."""
+    moved = sum(bytes_of(value) for value in {*reads, *writes})
+    computed = 0.0
+    for node in nodes:
+        elements = max((_numel(v) for v in (*node.inputs, *node.results)), default=0)
+        computed += elements / (_HARD if _is_hard(node) else _SIMPLE)
+    return _CALL + moved / _BYTES + computed
+
+
+def work_of(node: Node) -> float:
+    """Return the microseconds of a kernel's call."""
+    seen = [*node.inputs, *node.results]
+    if node.op.kind in ("pointwise", "reduction"):
+        return work_of_loops([node], node.inputs, node.results)
+    return work_of_loops([node], seen, []) + _products(node) / _PRODUCTS
+
+
+def _products(node: Node) -> float:
+    """Return how many numbers a product of matrices, a convolution or attention multiplies."""
+    shapes = [v.type.shape for v in values_in(node.args) if isinstance(v.type, TensorType)]
+    made = node.results[0].type if node.results else None
+    if len(shapes) < 2 or not isinstance(made, TensorType):
+        return 0.0
+    name, numel = node.name, prod(made.shape)
+    if name in ("mm", "bmm", "mv", "matmul", "linear"):
+        return float(numel * shapes[0][-1])
+    if name in ("addmm", "addmv", "baddbmm", "addbmm"):
+        return float(numel * shapes[1][-1])
+    if name.startswith("convolution"):
+        image, weight = max(shapes, key=len), shapes[1]
+        if name == "convolution":
+            return float(numel * prod(weight[1:]))
+        if name == "convolution_input":
+            return float(prod(shapes[1]) * prod(shapes[0][1:]))
+        return float(prod(shapes[1]) * prod(made.shape[1:])) if len(image) > 2 else 0.0
+    if "attention" in name:
+        return float(2 * prod(shapes[0]) * shapes[1][-2])
+    return 0.0
+
+
+def _is_hard(node: Node) -> bool:
+    return node.name.lstrip("_").partition("_backward")[0] in _FUNCTIONS
+
+
+def _numel(value: Value) -> int:
+    type = value.type
+    return type.numel if isinstance(type, TensorType) and isinstance(type.numel, int) else 0

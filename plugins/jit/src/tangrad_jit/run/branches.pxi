@@ -1,0 +1,141 @@
+# Branches of a program: steps that run without the GIL, on the threads of the pool.
+
+cdef enum:
+    # A stretch is timed so often each way before one is taken; the first run, in turn, does not count.
+    TRIES = 21
+
+cdef struct tg_branch:
+    int* steps                    # their places in the program, in order
+    int count
+    int done                      # how many have run, of the last run
+    int status                    # of the one that has ended it early, else 0
+    PyObject* error               # its exception
+
+cdef struct tg_stretch:           # the steps that follow, as branches
+    tg_step* steps                # of the program
+    tg_branch* branches
+    int count
+    int length                    # how many steps the branches have together
+    int tries                     # how often it has run, up to TRIES
+    bint always                   # whether it runs side by side without being timed
+    bint apart                    # whether it runs side by side from there on
+    int64_t in_turn, side_by_side  # nanoseconds, the least so far; 0: none
+
+
+cdef inline bint is_native(const tg_step* s) noexcept nogil:
+    return s.kind == LOOP or s.kind == CALL or s.kind == COPY or s.kind == GROUP or s.kind == GROUPS
+
+
+cdef int run_native(const tg_step* s) noexcept nogil:
+    """Run a step's kernel; return its status."""
+    cdef tg.tg_loop* loop
+    cdef tg_copy* copy
+    cdef tg_group* group
+    if s.kind == LOOP:
+        loop = <tg.tg_loop*>s.data
+        if loop.numel == 0 and loop.nreduced == 0:
+            return 0
+        return (<tg.tg_loop_kernel>s.function)(loop, s.context)
+    if s.kind == CALL:
+        return (<tg.tg_call_kernel>s.function)(<tg.tg_call*>s.data, s.context)
+    if s.kind == COPY:
+        copy = <tg_copy*>s.data
+        memcpy(copy.to, copy.source, copy.nbytes)
+        return 0
+    if s.kind == GROUP:
+        group = <tg_group*>s.data
+        return (<group_entry>s.function)(s.context, group.outs, group.ins, group.numbers, group.rows, group.columns)
+    return (<groups_entry>s.function)(s.context, s.data, s.item)
+
+
+cdef extern from "Python.h":
+    ctypedef struct PyThreadState
+    ctypedef int PyGILState_STATE
+    PyThreadState* PyGILState_GetThisThreadState() noexcept nogil
+    PyGILState_STATE PyGILState_Ensure() noexcept nogil
+    PyThreadState* PyEval_SaveThread() noexcept nogil
+    PyObject* PyErr_Occurred()
+    void PyErr_Fetch(PyObject**, PyObject**, PyObject**)
+    void PyErr_NormalizeException(PyObject**, PyObject**, PyObject**)
+    void PyErr_SetObject(PyObject*, PyObject*)
+    PyObject* type_of "(PyObject *)Py_TYPE"(PyObject*) noexcept
+    void Py_XDECREF(PyObject*)
+
+
+cdef void run_branch(int64_t index, void* context) noexcept nogil:
+    """Run a branch's steps, up to one that fails or declines."""
+    cdef tg_stretch* stretch = <tg_stretch*>context
+    cdef tg_branch* branch = &stretch.branches[index]
+    branch.done = branch.status = 0
+    if PyGILState_GetThisThreadState() == NULL:
+        # The interpreter's state of this thread stays: else an exception would go with it, as soon as
+        # the kernel that has raised it gives up the GIL.
+        PyGILState_Ensure()
+        PyEval_SaveThread()
+    while branch.done < branch.count:
+        branch.status = run_native(&stretch.steps[branch.steps[branch.done]])
+        if branch.status != 0:
+            if branch.status != tg.TG_DECLINED:
+                keep_error(branch)
+            return
+        branch.done += 1
+
+
+cdef void keep_error(tg_branch* branch) noexcept with gil:
+    """Take the exception of this thread, for the one that waits."""
+    cdef PyObject* kind = NULL
+    cdef PyObject* trace = NULL
+    PyErr_Fetch(&kind, &branch.error, &trace)
+    if kind != NULL:
+        PyErr_NormalizeException(&kind, &branch.error, &trace)
+    Py_XDECREF(kind)
+    Py_XDECREF(trace)
+
+
+cdef tg_branch* first_unfinished(const tg_stretch* stretch) noexcept:
+    """The branch whose next step is the first in the program's order, NULL where all have run."""
+    cdef tg_branch* found = NULL
+    cdef tg_branch* branch
+    cdef int k
+    for k in range(stretch.count):
+        branch = &stretch.branches[k]
+        if branch.done < branch.count and (found == NULL or branch.steps[branch.done] < found.steps[found.done]):
+            found = branch
+    return found
+
+
+cdef void let_go_of_errors(tg_stretch* stretch) noexcept:
+    cdef int k
+    for k in range(stretch.count):
+        Py_XDECREF(stretch.branches[k].error)
+        stretch.branches[k].error = NULL
+
+
+cdef int raise_kept(tg_branch* branch, int status) except -1:
+    cdef PyObject* error = branch.error
+    if error == NULL:
+        return raise_failed(status)
+    branch.error = NULL
+    PyErr_SetObject(type_of(error), error)
+    Py_XDECREF(error)
+    return raise_failed(status)
+
+
+cdef bint is_faster_apart(const tg_stretch* stretch) noexcept:
+    """Whether a stretch is to run side by side: as was faster, or to see which way is."""
+    return stretch.apart if stretch.tries == TRIES else stretch.tries % 2 == 1
+
+
+cdef void note_time(tg_stretch* stretch, bint apart, int64_t taken) noexcept:
+    """Note how long a run took; after the last try the faster way is taken."""
+    stretch.tries += 1
+    if apart and (stretch.side_by_side == 0 or taken < stretch.side_by_side):
+        stretch.side_by_side = taken
+    if not apart and stretch.tries > 1 and (stretch.in_turn == 0 or taken < stretch.in_turn):
+        stretch.in_turn = taken
+    stretch.apart = stretch.side_by_side < stretch.in_turn
+
+
+cdef tuple told(const tg_stretch* stretch):
+    return (stretch.count, stretch.apart if stretch.tries == TRIES else None, 1e-9 * stretch.in_turn,
+            1e-9 * stretch.side_by_side)
