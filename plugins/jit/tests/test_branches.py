@@ -158,15 +158,16 @@ def test_branches_of_little_work_run_in_turn():
     assert not stretches_of(fast)
 
 
+def wide():
+    return nn.Sequential(nn.Linear(64, 512), nn.Tanh(), nn.Linear(512, 8), nn.Tanh())
+
+
 @pytest.mark.parametrize("threads", [2], indirect=True)
 def test_branches_do_not_make_a_large_arena_larger(threads, monkeypatch):
-    def wide():
-        return nn.Sequential(nn.Linear(64, 512), nn.Tanh(), nn.Linear(512, 8), nn.Tanh())
-
     a, b, x = wide().requires_grad_(False), wide().requires_grad_(False), tangrad.randn(40, 64)
     plans = []
     for most in (1 << 30, 0):
-        monkeypatch.setattr(placement, "SMALL_ARENA", most)
+        monkeypatch.setattr(placement, "MOST_ADDED", most)
         fast = compiled(lambda x: a(x) + b(x))
         for _ in range(3):
             assert tangrad.equal(fast(x), a(x) + b(x))
@@ -175,6 +176,36 @@ def test_branches_do_not_make_a_large_arena_larger(threads, monkeypatch):
     assert [len(s.branches) for s in large.stretches] == [2]
     assert large.arena_bytes >= 2 * 40 * 512 * 4
     assert small.arena_bytes < 2 * 40 * 512 * 4
+
+
+class Timed:
+    """A program that tells of its branches what it is told."""
+
+    busy, timed = False, True
+
+    def __init__(self, program, apart):
+        self.program, self.branches = program, [(2, apart, 1e-4, 1e-4)]
+
+    def __getattr__(self, name):
+        return getattr(self.program, name)
+
+
+@pytest.mark.parametrize("threads", [2], indirect=True)
+def test_branches_that_are_no_faster_give_their_memory_back(threads):
+    a, b, x = wide().requires_grad_(False), wide().requires_grad_(False), tangrad.randn(20, 64)
+    wanted = a(x) + b(x)
+    for apart in (True, False):
+        fast = compiled(lambda x: a(x) + b(x))
+        fast(x)
+        (plan,) = fast.compiled.executables[0].plans
+        before = plan.arena_bytes
+        assert len(plan.stretches) == 1
+        plan.program = Timed(plan.program, apart)
+        for _ in range(2):
+            assert tangrad.equal(fast(x), wanted)
+        assert len(plan.stretches) == apart
+        assert (plan.arena_bytes < before) == (not apart)
+        assert fast.compiled.executables[0].arena.nbytes == plan.arena_bytes
 
 
 def test_branches_draw_no_random_numbers_and_write_nothing_that_is_held(always):
@@ -235,7 +266,7 @@ def random_program(seed):
     return names["f"], "\n".join(lines)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(6), 48, 68, 91, 341, 381])
 def test_a_random_program_in_branches_is_what_it_was(seed, threads, always):
     f, text = random_program(seed)
     tangrad.manual_seed(seed)

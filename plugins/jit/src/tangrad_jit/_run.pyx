@@ -648,6 +648,14 @@ cdef class Program:
         return [names[self.steps[i].kind] for i in range(self.nsteps)]
 
     @property
+    def timed(self):
+        """Whether it is known of each stretch of branches how it is faster."""
+        for i in range(self.nsteps):
+            if self.steps[i].kind == STRETCH and (<tg_stretch*>self.steps[i].data).tries < TRIES:
+                return False
+        return True
+
+    @property
     def branches(self):
         """Of each stretch of branches (how many there are, whether they run side by side or None, seconds in turn,
         seconds side by side); the least of some runs, 0 where there was none.

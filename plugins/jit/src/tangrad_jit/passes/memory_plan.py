@@ -8,6 +8,10 @@ use, by last use.
 
 What leaves a graph has memory of its own from the begin of a run. Until it is made, values that are
 gone by then lie there: activations in the gradients that backward is still to make.
+
+Where branches run side by side, no place says which of two steps comes first, unless they are of
+one branch: values that begin or end in a stretch of branches share bytes only if one branch alone
+touches both there.
 """
 
 from __future__ import annotations
@@ -22,12 +26,35 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Life:
-    """How many bytes a value has, and the first and last step in which they matter."""
+    """How many bytes a value has, and the first and last step in which they matter.
+
+    Attributes:
+        key: whose it is.
+        nbytes, first, last: the bytes and the steps.
+        sides: of each stretch of branches in which it begins or ends (stretch, the branch that
+            touches it there); -1 where several do.
+    """
 
     key: Hashable
     nbytes: int
     first: int
     last: int
+    sides: tuple[tuple[int, int], ...] = ()
+
+    def ends_before(self, other: Life) -> bool:
+        """Return whether another begins when this one is gone for certain."""
+        if self.last >= other.first:
+            return False
+        return not (self.sides and other.sides) or self._is_with(other)
+
+    def _is_with(self, other: Life) -> bool:
+        """Return whether in each stretch of both the same branch touches them."""
+        others = dict(other.sides)
+        return all(
+            side >= 0 and side == others.get(stretch, side)
+            for stretch, side in self.sides
+            if stretch in others
+        )
 
 
 # An arena below this is not worth a second look.
@@ -57,13 +84,13 @@ def lodge(hosts: Iterable[Life], lives: Iterable[Life]) -> dict[Hashable, tuple[
     """Return for values that find room in a host that is made after their last use: it, and where.
 
     Args:
-        hosts: of which the bytes and the first step matter. lives: the values.
+        hosts: of which the bytes, and the first step and its sides matter. lives: the values.
     """
     rooms = [(host, _Placed()) for host in sorted(hosts, key=lambda host: host.nbytes)]
     found: dict[Hashable, tuple[Hashable, int]] = {}
     for life in sorted(lives, key=lambda life: (-life.nbytes, life.first)):
         for host, placed in rooms:
-            if life.last >= host.first or life.nbytes > host.nbytes:
+            if life.nbytes > host.nbytes or not life.ends_before(host):
                 continue
             at = placed.lowest(life)
             if at + life.nbytes <= host.nbytes:
@@ -108,7 +135,7 @@ class _Placed:
         """Return the lowest place that is free for the whole life of a value."""
         size, at = _aligned(life.nbytes), 0
         for begin, end, other in self._taken:
-            if other.last < life.first or life.last < other.first or end <= at:
+            if end <= at or other.ends_before(life) or life.ends_before(other):
                 continue
             if begin >= at + size:
                 break

@@ -16,11 +16,11 @@ from tangrad_jit.passes.schedule import bytes_of
 __all__ = ["work_of", "work_of_loops"]
 
 # Of a core, in a microsecond.
-_BYTES = 10_000.0
-_PRODUCTS = 20_000.0  # multiplications, each with an addition
-_SIMPLE = 4_000.0  # elements through a simple function
-_HARD = 800.0  # elements through a function that takes a polynomial
-_CALL = 0.3  # what any step costs, in microseconds
+_BYTES = 20_000.0
+_PRODUCTS = 40_000.0  # multiplications, each with an addition
+_SIMPLE = 8_000.0  # elements through a simple function
+_HARD = 2_500.0  # elements through a function that takes a polynomial
+_CALL = 0.5  # what any step costs, in microseconds
 _FUNCTIONS = frozenset(
     """acos acosh asin asinh atan atanh cos cosh digamma elu erf erfc erfinv exp exp2 expm1 gelu
     lgamma log log10 log1p log2 log_sigmoid logaddexp mish pow rsqrt selu sigmoid silu sin sinh

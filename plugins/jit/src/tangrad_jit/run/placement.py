@@ -1,14 +1,14 @@
 """Where the values of a run lie: in the arena, or in the memory of what is made later and leaves.
 
-Rule: a value matters from the first to the last place of the graph that knows of it. Where branches
-run side by side, what is made, used and let go within one of them has places of that branch's own,
-and everything else matters from the begin of the stretch to its end.
+Rule: a value matters from the first to the last place of the graph that knows of it; in a stretch
+of branches it matters which of them touch it, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tangrad_jit.graph.ir import Graph, Value
 from tangrad_jit.graph.types import ITEMSIZE
@@ -16,11 +16,16 @@ from tangrad_jit.passes import branches
 from tangrad_jit.passes.branches import Step, Stretch, find_stretches
 from tangrad_jit.passes.in_place_reuse import partners
 from tangrad_jit.passes.memory_plan import Life, lodge, place
+from tangrad_jit.passes.schedule import peak_of
 
 __all__ = ["Lives", "Placement", "chosen"]
 
-#: An arena of up to so many bytes may grow for branches, a larger one may not.
-SMALL_ARENA = 1 << 20
+#: What branches may add to an arena, wherever that leaves the peak.
+MOST_ADDED = 1 << 17
+#: A graph's peak may be this share of that of its calls one by one.
+GOAL = 0.8
+# Where not all stretches have room, so many are tried.
+_MOST_TRIED = 8
 
 
 @dataclass(frozen=True)
@@ -71,37 +76,47 @@ class Lives:
         sides = _Sides(stretches, self.steps)
         shared = self._shared(sides)
         first, last = self.first, dict(self.last)
-        bound: set[Hashable] = set(self.bound)
+        bound = set(self.bound)
         for root in reversed(shared):
             last[shared[root]] = max(last[shared[root]], last[root])
             if root in bound:
                 bound.add(shared[root])
-        lives: list[Life] = []
-        of_branch: dict[tuple[int, int], list[Life]] = {}
-        for root in self.movable:
-            if root in shared:
-                continue
-            life = Life(root, _nbytes(root), first[root], last[root])
-            branch = sides.only_branch(life)
-            if branch is None:
-                lives.append(sides.widened(life))
-            else:
-                of_branch.setdefault(branch, []).append(life)
-        inner: dict[Hashable, tuple[Hashable, int]] = {}
-        for branch, members in of_branch.items():
-            offsets, nbytes = place(members)
-            begin, end = sides.bounds(branch)
-            lives.append(Life(branch, nbytes, begin, end))
-            inner.update((root, (branch, at)) for root, at in offsets.items())
-            if any(life.key in bound for life in members):
-                bound.add(branch)
+        chains: dict[Value, list[Value]] = {root: [root] for root in self.movable - shared.keys()}
+        for root in shared:
+            chains[_holder(shared, root)].append(root)
+        lives = [
+            Life(
+                root,
+                _nbytes(root),
+                first[root],
+                last[root],
+                sides.of(chain, first[root], last[root]),
+            )
+            for root, chain in chains.items()
+        ]
         hosts = [
-            sides.widened(Life(root, _nbytes(root), first[root], first[root]))
+            Life(
+                root,
+                _nbytes(root),
+                first[root],
+                first[root],
+                sides.of([root], first[root], first[root]),
+            )
             for root in self.hosts
         ]
-        lodged = lodge(hosts, [life for life in lives if life.key not in bound])
+        lodged: Any = lodge(hosts, [life for life in lives if life.key not in bound])
+        offsets: Any
         offsets, total = place(life for life in lives if life.key not in lodged)
-        return self._told(shared, inner, offsets, lodged, total)
+        for root in shared:
+            holder = _holder(shared, root)
+            where = lodged if holder in lodged else offsets
+            where[root] = where[holder]
+        return Placement(offsets, lodged, total)
+
+    def bytes_of_goal(self) -> int:
+        """Return the bytes of an arena with which the peak is at the goal."""
+        leaving = sum(_nbytes(root) for root in self.hosts)
+        return int(GOAL * peak_of(self.graph, self.graph.nodes)) - leaving
 
     def _shared(self, sides: _Sides) -> dict[Value, Value]:
         """Return the results that lie where an operand lies: those of loops called directly."""
@@ -111,55 +126,53 @@ class Lives:
         found = partners(self.graph, self.movable, ends)
         return {root: operand for root, operand in found.items() if root in self.looped}
 
-    def _told(
-        self,
-        shared: dict[Value, Value],
-        inner: dict[Hashable, tuple[Hashable, int]],
-        offsets: dict[Hashable, int],
-        lodged: dict[Hashable, tuple[Hashable, int]],
-        total: int,
-    ) -> Placement:
-        """Return the place of each value, those within others' places included."""
-        told = Placement({}, {}, total)
-        for root in self.movable:
-            holder = root
-            while holder in shared:
-                holder = shared[holder]
-            key, within = inner.get(holder, (holder, 0))
-            if key in lodged:
-                host, at = lodged[key]
-                told.lodged[root] = host, at + within  # type: ignore[assignment]
-            else:
-                told.offsets[root] = offsets[key] + within
-        return told
+
+def _holder(shared: dict[Value, Value], root: Value) -> Value:
+    """Return the value whose memory another takes, by way of others."""
+    while root in shared:
+        root = shared[root]
+    return root
 
 
-def chosen(lives: Lives, threads: int) -> tuple[list[Stretch], Placement]:
-    """Return the stretches to run in branches, and the places of values then.
+def chosen(
+    lives: Lives, threads: int, refused: Collection[Stretch] = ()
+) -> tuple[list[Stretch], Placement, int]:
+    """Return the stretches to run in branches, the places of values then, and what they add.
 
-    Branches need memory at the same time: those that need most are left out until the arena is as
-    small as without any, or small anyway.
+    Branches need memory at the same time. Where that is more than `MOST_ADDED` bytes and more than
+    the goal, those that save least time are left out.
+
+    Args:
+        lives: the values. threads: of the host. refused: stretches that have turned out slower.
     """
     plain = lives.placed()
-    stretches = find_stretches(lives.steps, threads)
-    most = max(plain.nbytes, SMALL_ARENA)
-    while stretches:
-        placement = lives.placed(stretches)
-        if placement.nbytes <= most or branches.costs.always:
-            return stretches, placement
-        alone = [lives.placed([stretch]).nbytes for stretch in stretches]
-        kept = [s for s, nbytes in zip(stretches, alone, strict=True) if nbytes <= most]
-        if len(kept) == len(stretches):
-            kept.pop(alone.index(max(alone)))
-        stretches = kept
-    return [], plain
+    found = [s for s in find_stretches(lives.steps, threads) if s not in refused]
+    if not found:
+        return [], plain, 0
+    most = max(plain.nbytes + MOST_ADDED, lives.bytes_of_goal())
+    placement = lives.placed(found)
+    if placement.nbytes > most and not branches.costs.always:
+        found, placement = _within(lives, found, plain, most)
+    return found, placement, placement.nbytes - plain.nbytes
+
+
+def _within(
+    lives: Lives, found: list[Stretch], plain: Placement, most: int
+) -> tuple[list[Stretch], Placement]:
+    """Return those of some stretches that save most time in an arena of so many bytes."""
+    kept: list[Stretch] = []
+    placement = plain
+    for stretch in sorted(found, key=lambda stretch: -stretch.saved)[:_MOST_TRIED]:
+        tried = lives.placed([*kept, stretch])
+        if tried.nbytes <= most:
+            kept, placement = [*kept, stretch], tried
+    return kept, placement
 
 
 class _Sides:
     """Which branches touch which memory."""
 
     def __init__(self, stretches: Sequence[Stretch], steps: list[Step]) -> None:
-        self._stretches = stretches
         self._of: dict[int, int] = {}  # place -> the stretch that it lies in
         self._touching: dict[tuple[int, Value], set[int]] = {}
         if not stretches:
@@ -179,26 +192,13 @@ class _Sides:
         """Return whether several branches touch a memory in the stretch where it dies."""
         return end in self._of and len(self._touching.get((self._of[end], root), ())) > 1
 
-    def only_branch(self, life: Life) -> tuple[int, int] | None:
-        """Return the branch, (stretch, number), in which a value lives and dies, or None."""
-        stretch = self._of.get(life.first)
-        if stretch is None or self._of.get(life.last) != stretch:
-            return None
-        touching = self._touching.get((stretch, life.key), set())  # type: ignore[arg-type]
-        return (stretch, next(iter(touching))) if len(touching) == 1 else None
-
-    def bounds(self, branch: tuple[int, int]) -> tuple[int, int]:
-        """Return the first and last place of a branch's stretch."""
-        return self._stretches[branch[0]].first, self._stretches[branch[0]].last
-
-    def widened(self, life: Life) -> Life:
-        """Return a life that ends with the stretches in which it begins and ends."""
-        first, last = life.first, life.last
-        if first in self._of:
-            first = self._stretches[self._of[first]].first
-        if last in self._of:
-            last = self._stretches[self._of[last]].last
-        return Life(life.key, life.nbytes, first, last)
+    def of(self, roots: list[Value], first: int, last: int) -> tuple[tuple[int, int], ...]:
+        """Return of each stretch where a life begins or ends the branch that touches it, or -1."""
+        found = []
+        for stretch in sorted({self._of[at] for at in (first, last) if at in self._of}):
+            touching = {j for root in roots for j in self._touching.get((stretch, root), ())}
+            found.append((stretch, next(iter(touching)) if len(touching) == 1 else -1))
+        return tuple(found)
 
 
 def _nbytes(root: Value) -> int:

@@ -48,16 +48,24 @@ class Arena:
 
     def grow(self, nbytes: int, plan: Plan) -> None:
         """Have so many bytes, or more, for a plan; others move to where these are."""
-        others = list(self._plans)
+        others = [other for other in self._plans if other is not plan]
         self._plans.add(plan)
-        if self.memory is not None and nbytes <= self.nbytes:
-            return
-        for other in others:
-            other.leave_arena()
+        if self.memory is None or nbytes > self.nbytes:
+            self._move(nbytes, others)
+
+    def fit(self) -> None:
+        """Have as few bytes as the plans need."""
+        most = max(plan.arena_bytes for plan in self._plans)
+        if most < self.nbytes:
+            self._move(most, list(self._plans))
+
+    def _move(self, nbytes: int, plans: list[Plan]) -> None:
+        for plan in plans:
+            plan.leave_arena()
         self.memory, self.nbytes = None, max(nbytes, 1)
         self.memory = tangrad.empty(self.nbytes, dtype=tangrad.uint8)
-        for other in others:
-            other.enter_arena()
+        for plan in plans:
+            plan.enter_arena()
 
 
 class Plan:
@@ -79,6 +87,8 @@ class Plan:
         self.graph = graph
         self.groups = list(groups)
         self.arena_bytes = 0
+        self.stretches: list[Stretch] = []
+        self._refused: set[Stretch] = set()
         self._shared_arena = Arena() if arena is None else arena
         if not self._shared_arena.lock.acquire(blocking=False):
             # A run is under way, so that its memory cannot be moved.
@@ -100,6 +110,8 @@ class Plan:
         try:
             if self.program.busy:
                 return interpret(self.graph, inputs)
+            if self._added and self.program.timed:
+                self._keep_what_pays()
             if not (self._records and tangrad.is_grad_enabled()):
                 return self._run(inputs)
             with tangrad.no_grad():
@@ -114,6 +126,16 @@ class Plan:
         return [item if register is None else made[register] for item, register in self._nested]
 
     # --- building ------------------------------------------------------------------------
+
+    def _keep_what_pays(self) -> None:
+        """Plan anew without branches that have turned out no faster: they need memory."""
+        self._added = 0
+        told = zip(self.stretches, self.program.branches, strict=True)
+        slow = {stretch for stretch, (_, apart, *_) in told if not apart}
+        if slow:
+            self._refused |= slow
+            self._build()
+            self._shared_arena.fit()
 
     def _build(self) -> None:
         graph = self.graph
@@ -265,7 +287,9 @@ class Plan:
             [root for root, kind in kinds if kind == "fresh"],
             self._steps(),
         )
-        self.stretches, placement = chosen(lives, tangrad.get_num_threads())
+        self.stretches, placement, self._added = chosen(
+            lives, tangrad.get_num_threads(), self._refused
+        )
         self._offsets, self._lodged = placement.offsets, placement.lodged
         for root in self._lodged:
             self._kind[root] = "lodged"
