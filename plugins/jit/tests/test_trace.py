@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import io
+import pickle
 import random
 import zipfile
 
@@ -199,3 +201,90 @@ def test_transforms_go_through_a_traced_function():
     assert tangrad.func.vmap(traced)(x).equal((x * x).sin().sum(-1))
     slopes = tangrad.func.vmap(tangrad.func.grad(traced))(x)
     tangrad.testing.assert_close(slopes, 2 * x * (x * x).cos())
+
+
+def test_views_of_a_loaded_graph_begin_where_they_began(x):
+    traced = jit.trace(lambda a: (a[1:, 1] * 2, a.transpose(0, 1)[1] + 1), x)
+    file = io.BytesIO()
+    traced.save(file)
+    file.seek(0)
+    loaded = jit.load(file)
+    for _ in range(2):
+        assert all(map(same, loaded(x), traced(x)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("%1: float32[4, 2]", "%1: float32[1, 1]"),
+        ("%1: float32[4, 2]", "%1: float64[4, 2]"),
+        ("%2: float32[2] view of %1 at 8", "%2: float32[2] view of %1 at 80000"),
+        ("%3: float32[2]", "%3: float32[2000000]"),
+    ],
+)
+def test_a_graph_whose_types_are_not_its_ops_is_refused(old, new):
+    file = io.BytesIO()
+    jit.save(jit.trace(lambda a: (a * 2)[1].exp(), tangrad.randn(4, 2)), file)
+    with zipfile.ZipFile(file) as archive:
+        assert old in archive.read("graphs/forward.txt").decode()
+    with pytest.raises(SerializationError):
+        jit.load(rewritten(file.getvalue(), "graphs/forward.txt", lambda t: t.replace(old, new)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_members_that_are_damaged_before_they_are_packed_raise_one_family(net, x, seed):
+    whole = io.BytesIO()
+    jit.save(jit.trace(net, x), whole)
+    dice = random.Random(seed)
+    with zipfile.ZipFile(whole) as archive:
+        members = [n for n in archive.namelist() if not n.startswith("code/")]
+        for _ in range(60):
+            name = dice.choice(members)
+            wrong = bytearray(archive.read(name))
+            at = dice.randrange(len(wrong))
+            digits = [k for k, c in enumerate(wrong) if c in b"0123456789"] or [at]
+            if dice.random() < 0.5:
+                wrong[dice.choice(digits)] = dice.choice(b"0123456789")
+            elif dice.random() < 0.5:
+                wrong[at] ^= 1 << dice.randrange(8)
+            else:
+                del wrong[at : at + dice.randrange(1, 20)]
+            damaged = io.BytesIO()
+            with zipfile.ZipFile(damaged, "w") as made:
+                for member in archive.namelist():
+                    made.writestr(member, bytes(wrong) if member == name else archive.read(member))
+            try:
+                loaded = jit.load(damaged)
+            except SerializationError:
+                continue
+            with tangrad.no_grad():
+                try:
+                    loaded(x)  # what it says is a program, though maybe another one
+                except (RuntimeError, KeyError, IndexError, TypeError):
+                    continue
+
+
+def test_compressed_members_are_refused(net, x):
+    whole, packed = io.BytesIO(), io.BytesIO()
+    jit.save(jit.trace(net, x), whole)
+    with zipfile.ZipFile(whole) as old, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new:
+        for member in old.namelist():
+            new.writestr(member, old.read(member))
+    with pytest.raises(SerializationError, match="compresses no member"):
+        jit.load(packed)
+
+
+def test_a_size_that_depends_on_values_is_the_example_s_or_refused():
+    with pytest.warns(jit.TracerWarning, match="depends on values"):
+        traced = jit.trace(lambda a: a[a > 2] * 2, tangrad.arange(6.0))
+    assert traced(tangrad.arange(6.0).flip(0)).tolist() == [10.0, 8.0, 6.0]
+    with pytest.raises(RuntimeError, match="test_trace.py.*depends on values"):
+        traced(tangrad.arange(6.0) + 1)
+
+
+def test_traced_modules_that_have_run_are_copied_and_pickled(net, x):
+    traced = jit.trace(net, x)
+    with tangrad.no_grad():
+        wanted = traced(x)["out"]
+        for other in (copy.deepcopy(traced), pickle.loads(pickle.dumps(traced))):
+            assert same(other(x)["out"], wanted)

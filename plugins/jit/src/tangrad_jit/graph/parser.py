@@ -178,15 +178,16 @@ class _Reader:
         self.node(tokens)
 
     def node(self, tokens: _Tokens) -> None:
-        made: list[tuple[str, ValueType, str]] = []
+        made: list[tuple[str, ValueType, str, int]] = []
         while tokens.peek().startswith("%"):
             name = tokens.next()[1]
             tokens.expect(":")
-            type, parent = self.type(tokens), ""
+            type, parent, begins = self.type(tokens), "", 0
             if tokens.accept("view"):
                 tokens.expect("of")
                 parent = tokens.next()[1]
-            made.append((name, type, parent))
+                begins = int(tokens.next()[1]) if tokens.accept("at") else 0
+            made.append((name, type, parent, begins))
             tokens.accept(",")
         if made:
             tokens.expect("=")
@@ -208,10 +209,12 @@ class _Reader:
         node = Node(op_of_key(found[1]), tuple(args), form, (), self.module, self.place)
         if form == "out":
             node.outs = tuple(outs)
-        results = self.graph.append(node, [type for _, type, _ in made])
-        for value, (name, _, parent) in zip(results, made, strict=True):
+        results = self.graph.append(node, [type for _, type, _, _ in made])
+        for value, (name, _, parent, begins) in zip(results, made, strict=True):
+            if parent:
+                value.view_of = self.value(parent)
+                value.offset = value.view_of.offset + begins
             self.values[name] = value
-            value.view_of = self.value(parent) if parent else None
 
     def value(self, name: str) -> Value:
         if name not in self.values:

@@ -3,9 +3,12 @@
 graph step(%0: float32[4, 3] argument "x", %1: float32[3] capture "bias") {
   # layers.0 train.py:12
   %2: float32[4, 3] = add_plain(%0, %1)
-  %3: float32[4, 3] = relu(%2) into %2
+  %3: float32[4, 3] view of %2 = relu(%2) into %2
+  %4: float32[3] view of %3 at 12 = select(%3, 0, 1)
   return %3
 }
+
+A view tells how many bytes after what it shows it begins.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad_jit.graph.ir import Graph, Node, Value
+from tangrad_jit.graph.types import TensorType
 
 __all__ = ["constant_text", "text_of"]
 
@@ -62,11 +66,21 @@ def _node_text(node: Node, name: Any, argument: Any) -> str:
     elif node.form == "out":
         call = f"{call} into {', '.join(map(argument, node.outs))}"
     results = ", ".join(
-        f"{name(value)}: {value.type}"
-        + (f" view of {name(value.view_of)}" if value.view_of is not None else "")
-        for value in node.results
+        f"{name(value)}: {value.type}{_view_text(value, name)}" for value in node.results
     )
     return f"{results} = {call}" if results else call
+
+
+def _view_text(value: Value, name: Any) -> str:
+    base = value.view_of
+    if base is None:
+        return ""
+    begins = value.offset - base.offset if _has_elements(value) else 0
+    return f" view of {name(base)}" + (f" at {begins}" if begins else "")
+
+
+def _has_elements(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and 0 not in value.type.shape
 
 
 def constant_text(item: Any) -> str:

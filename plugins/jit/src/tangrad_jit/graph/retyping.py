@@ -14,8 +14,9 @@ from tangrad.plugin import call_recorded
 from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, map_values
 from tangrad_jit.graph.sized import is_sized
 from tangrad_jit.graph.types import ITEMSIZE, NumberType, TensorType, type_of
+from tangrad_jit.graph.verifier import GraphError
 
-__all__ = ["retype"]
+__all__ = ["check_types", "retype"]
 
 _STAND_INS = {"int": 0, "float": 1.0, "bool": False, "complex": 1j}
 _META = tangrad.device("meta")
@@ -42,6 +43,38 @@ def retype(
         ValueError: an op gives another number of results.
     """
     _Walk(graph).run(types, arguments, late)
+
+
+def check_types(graph: Graph) -> None:
+    """See that a graph that was read says of each result what its op gives.
+
+    A plan places memory by the types, and believes them. Where the size of a result depends on
+    values, the types are not known; such graphs have no plan.
+
+    Raises:
+        GraphError: an op gives another type, another number of results, or takes no such arguments.
+    """
+    walk = _Walk(graph)
+    with tangrad.no_grad():
+        for node in graph.nodes:
+            number = node.form == DRAW or node.op.kind == "number"
+            if any(isinstance(v.type, NumberType) is not number for v in node.results):
+                raise GraphError(f"{node.name}: a result is no tensor, or no number")
+            if node.op.definition.shape_depends_on_data:
+                continue
+            said = [(value.type, value.offset) for value in node.results]
+            try:
+                walk._run(node)
+            except Exception as error:  # whatever an op says of arguments that were made up
+                raise GraphError(f"{node.name}: {error}") from error
+            for value, (type, offset) in zip(node.results, said, strict=True):
+                same = value.type == type or (
+                    value.type.contiguous and str(value.type) == str(type)
+                )
+                if not same:
+                    raise GraphError(f"{node.name} gives {value.type}, not {type}")
+                if value.offset != offset and isinstance(type, TensorType) and type.numel:
+                    raise GraphError(f"{node.name}: the view begins at another byte")
 
 
 class _Walk:

@@ -23,6 +23,7 @@ from tangrad_jit.graph.growing import GrowingInt, growing_in
 from tangrad_jit.graph.ir import Graph
 from tangrad_jit.graph.parser import parse
 from tangrad_jit.graph.printer import text_of
+from tangrad_jit.graph.retyping import check_types
 from tangrad_jit.graph.verifier import verify
 from tangrad_jit.tracing.batches import BatchGraph
 from tangrad_jit.tracing.structure import Structure
@@ -169,6 +170,8 @@ def load(
 def _read(archive: zipfile.ZipFile, map_location: Any, extra: dict[str, Any] | None) -> Any:
     if archive.read("format").decode() != FORMAT:
         raise SerializationError("jit.load: the archive is of another format")
+    if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+        raise SerializationError("jit.load: jit.save compresses no member")
     damaged = archive.testzip()
     if damaged is not None:
         raise SerializationError(f"jit.load: the checksum of {damaged} is wrong")
@@ -210,13 +213,20 @@ def _read_graph(
     batch = None
     if "batch" in entry:
         batch = _read_batch(archive, f"{name}.batch", entry["batch"], tensors)
-    return TracedGraph(graph, Structure(entry["arguments"]), Structure(entry["result"]), batch)
+    arguments, result = Structure(entry["arguments"]), Structure(entry["result"])
+    given = sum(one.kind == "argument" for one in graph.inputs)
+    if sorted(arguments.places()) != list(range(given)):
+        raise SerializationError(f"jit.load: {name} takes {given} tensors, not these")
+    if not set(result.places()) <= set(range(len(graph.outputs))):
+        raise SerializationError(f"jit.load: {name} makes {len(graph.outputs)} results, not these")
+    return TracedGraph(graph, arguments, result, batch)
 
 
 def _read_text(
     archive: zipfile.ZipFile, name: str, constants: dict[str, str], tensors: dict[str, Any]
 ) -> Graph:
     graph: Graph = verify(parse(_text(archive, f"graphs/{name}.txt")), "load")
+    check_types(graph)
     for place, key in constants.items():
         graph.inputs[int(place)].tensor = tensors[key]
     for given in graph.inputs:

@@ -116,8 +116,8 @@ def of_any_batch(
         tensors: those of the example. example: its graph. result: the structure of its result.
 
     Returns:
-        None where the program draws random numbers, writes what it is given, refuses other sizes,
-        or depends on them in another way.
+        None where the program draws random numbers, writes what it is given, makes results whose
+        sizes depend on values, refuses other sizes, or depends on them in another way.
     """
     first = next((t for t in tensors if t.dim()), None)
     if first is None or not first.shape[0] or _has_effects(example):
@@ -144,7 +144,9 @@ def of_any_batch(
 
 def _has_effects(graph: Graph) -> bool:
     written = {v.root for n in graph.nodes for v in n.written}
-    drawn = any("random" in node.effects for node in graph.nodes)
+    drawn = any(
+        "random" in node.effects or node.op.definition.shape_depends_on_data for node in graph.nodes
+    )
     return drawn or any(entry.value in written for entry in graph.inputs)
 
 

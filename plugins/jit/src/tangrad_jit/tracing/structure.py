@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import tangrad
@@ -43,6 +44,10 @@ class Structure:
         _match(self.data, item, found, "the arguments")
         return found
 
+    def places(self) -> list[int]:
+        """Return the numbers of the tensors, in order."""
+        return list(_places(self.data))
+
     def rebuild(self, tensors: list[Any]) -> Any:
         """Return the item for tensors by number."""
         return _build(self.data, tensors)
@@ -80,6 +85,15 @@ def _checked(data: Any) -> Any:
     if kind == "constant" or (kind == "tensor" and isinstance(held, int)):
         return data
     raise ValueError(f"no structure: {data!r:.60}")
+
+
+def _places(data: Any) -> Iterator[int]:
+    kind, held = data
+    if kind == "tensor":
+        yield held
+    elif kind != "constant":
+        for inner in held:
+            yield from _places(inner[1] if kind == "dict" else inner)
 
 
 def _match(data: Any, item: Any, found: list[Any], where: str) -> None:

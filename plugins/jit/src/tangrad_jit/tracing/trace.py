@@ -201,6 +201,14 @@ def _trace_call(
             stacklevel=4,
         )
     graph = recorder.graph
+    for node in graph.nodes:
+        if node.op.definition.shape_depends_on_data:
+            warnings.warn(
+                f"{node.line}: the size of the result of {node.name} depends on values; the traced "
+                "graph refuses values that give another",
+                TracerWarning,
+                stacklevel=4,
+            )
     returned = Structure.of(result, lambda t: _output(graph, recorder, t))
     remove_dead_code(graph)
     verify(graph, "trace")

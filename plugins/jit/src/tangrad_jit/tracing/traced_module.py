@@ -8,7 +8,7 @@ from typing import Any
 import tangrad
 from tangrad import nn
 from tangrad.plugin import dispatch, find_op, is_intercepted
-from tangrad_jit.graph.ir import DRAW, Graph, Value, map_values
+from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, map_values
 from tangrad_jit.graph.types import TensorType, type_of
 from tangrad_jit.run.interpreter import run_node
 from tangrad_jit.run.plan import Plan
@@ -42,6 +42,11 @@ class TracedGraph:
     ) -> None:
         self.graph, self.arguments, self.result, self._batch = graph, arguments, result, batch
         self._plan: Plan | None = None
+        # Plans place memory by types, which hold for the example's values there.
+        self._is_planned = not any(n.op.definition.shape_depends_on_data for n in graph.nodes)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_plan": None}
 
     @property
     def batch(self) -> BatchGraph | None:
@@ -80,8 +85,10 @@ class TracedGraph:
             isinstance(t, tangrad.Tensor) and t.requires_grad for t in inputs
         ):
             outputs = _interpret_recorded(graph, inputs)
-        elif graph is self.graph and all(
-            _is_as_recorded(e.value, t) for e, t in zip(graph.inputs, inputs, strict=True)
+        elif (
+            graph is self.graph
+            and self._is_planned
+            and all(_is_as_recorded(e.value, t) for e, t in zip(graph.inputs, inputs, strict=True))
         ):
             if self._plan is None:
                 self._plan = Plan(self.graph)
@@ -154,6 +161,7 @@ def _dispatched(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
             made = dispatch(node.op, node.op, args, None)
         several = made if isinstance(made, (tuple, list)) else (made,)
         env.update(zip(node.results, several, strict=False))
+        _check_sizes(node, env)
     return [map_values(env.__getitem__, item) for item in graph.outputs]
 
 
@@ -176,7 +184,26 @@ def _interpret_recorded(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
                 run_node(node, env)
             continue
         run_node(node, env)
+        _check_sizes(node, env)
     return [map_values(env.__getitem__, item) for item in graph.outputs]
+
+
+def _check_sizes(node: Node, env: dict[Value, Any]) -> None:
+    """Refuse a size that depends on values and is not the example's, as what follows relies on it.
+
+    Raises:
+        RuntimeError: it is another.
+    """
+    if not node.op.definition.shape_depends_on_data:
+        return
+    for value in node.results:
+        shape = tuple(env[value].shape)
+        if isinstance(value.type, TensorType) and shape != tuple(value.type.shape):
+            raise RuntimeError(
+                f"{node.name}{f' ({node.line})' if node.line else ''}: the size of its result "
+                f"depends on values: it is {list(shape)}, and was {list(value.type.shape)} for the "
+                "example, for which a traced graph holds"
+            )
 
 
 class ScriptFunction:
