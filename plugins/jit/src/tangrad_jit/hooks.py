@@ -32,33 +32,77 @@ def tangrad_add_cli(commands: Any) -> None:
 
 
 def run_jit(options: argparse.Namespace) -> int:
-    """Print the stages; return the exit status."""
-    import runpy
+    """Print the stages; return the exit status: 1 if the function is no graph, 2 for bad input."""
     import sys
 
     from tangrad_jit.capture.errors import CaptureError
     from tangrad_jit.stages import stages_of
 
     path, _, name = options.target.rpartition(":")
-    if not path:
-        print("python -m tangrad jit FILE:FUNCTION", file=sys.stderr)
-        return 2
     try:
-        found = runpy.run_path(path)
-    except OSError as error:
-        print(f"{path}: {error.strerror}", file=sys.stderr)
-        return 2
-    missing = [wanted for wanted in (name, "example_inputs") if wanted not in found]
-    if missing:
-        print(f"{path} defines no {' and no '.join(missing)}", file=sys.stderr)
-        return 2
-    given = found["example_inputs"]
-    args = given() if callable(given) else given
-    args = args if isinstance(args, tuple) else (args,)
-    try:
-        for title, text in stages_of(found[name], args, fast=options.fast, svg=options.svg):
+        function, args = _example(path, name)
+        for title, text in stages_of(function, args, fast=options.fast, svg=options.svg):
             print(f"== {title}\n{text}\n")
     except CaptureError as error:
         print(f"{name} is no graph: {error}", file=sys.stderr)
         return 1
+    except _Unusable as error:
+        print(f"python -m tangrad jit: {error}", file=sys.stderr)
+        return 2
+    except Exception as error:
+        print(f"python -m tangrad jit: {_told(name, error)}", file=sys.stderr)
+        return 2
     return 0
+
+
+class _Unusable(Exception):
+    """A file that has not what is asked for; the message is one sentence."""
+
+
+def _example(path: str, name: str) -> tuple[Any, tuple[Any, ...]]:
+    """Return the function of a file and its example arguments.
+
+    Raises:
+        _Unusable: the file cannot be run, or does not define both.
+    """
+    import os
+    import runpy
+    import sys
+
+    if not path or not name:
+        raise _Unusable("the target is FILE:FUNCTION, such as model.py:forward")
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # where `python FILE` looks first
+    try:
+        found = runpy.run_path(path)
+    except SyntaxError as error:
+        line = f", line {error.lineno}" if error.lineno else ""
+        raise _Unusable(f"{error.filename or path}{line}: {error.msg}") from error
+    except (Exception, SystemExit) as error:
+        if isinstance(error, OSError) and error.filename == os.path.abspath(path):
+            raise _Unusable(f"{path}: {error.strerror}") from error
+        raise _Unusable(_told(path, error)) from error
+    missing = [wanted for wanted in (name, "example_inputs") if wanted not in found]
+    if missing:
+        raise _Unusable(f"{path} defines no {' and no '.join(missing)}")
+    if not callable(found[name]):
+        raise _Unusable(f"{name} of {path} is no function or module but {found[name]!r}")
+    given = found["example_inputs"]
+    try:
+        args = given() if callable(given) else given
+    except Exception as error:
+        raise _Unusable(_told("example_inputs", error)) from error
+    return found[name], args if isinstance(args, tuple) else (args,)
+
+
+def _told(what: str, error: BaseException) -> str:
+    """Return what has raised an error, the error, and the innermost line of the user's code."""
+    import traceback
+
+    from tangrad_jit.capture.calls import is_library
+
+    line = ""
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        if not is_library(frame.f_code):
+            line = f" ({frame.f_code.co_filename}:{number})"
+    said = " ".join(str(error).split())
+    return f"{what} raised {type(error).__name__}{': ' * bool(said)}{said}{line}"

@@ -11,8 +11,7 @@ from tangrad_jit.compiling.recording import Recording, record
 from tangrad_jit.graph.drawing import svg_of
 from tangrad_jit.graph.ir import Graph
 from tangrad_jit.graph.printer import text_of
-from tangrad_jit.passes.fusion import fuse
-from tangrad_jit.passes.pipeline import PASSES, run_pass
+from tangrad_jit.passes.pipeline import optimize
 from tangrad_jit.run.plan import Plan
 
 __all__ = ["stages_of"]
@@ -45,8 +44,9 @@ def stages_of(
 
 def _recorded(function: Callable[..., Any], args: tuple[Any, ...]) -> Recording:
     known: dict[Any, Any] = {}
+    name = getattr(function, "__name__", type(function).__name__)
     for _ in range(3):
-        recording = record(function, args, {}, True, known, "function")
+        recording = record(function, args, {}, True, known, name)
         known.update(recording.executed)
         if recording.failure is None:
             return recording
@@ -58,13 +58,18 @@ def _recorded(function: Callable[..., Any], args: tuple[Any, ...]) -> Recording:
 
 def _of_graph(title: str, graph: Graph, fast: bool, svg: str | None) -> Iterator[tuple[str, str]]:
     graph = graph.copy()
-    for name, run, what in PASSES:
-        count = run_pass(graph, name, run, fast)
-        if count:
-            yield f"{title}, after {name}: {count} {what}", text_of(graph, places=False)
-    groups, note = fuse(graph)
+    after: list[tuple[str, str]] = []
+
+    def watch(note: str) -> None:
+        after.append((f"{title}, after {note}", text_of(graph, places=False)))
+
+    _, groups, notes = optimize(graph, fast, watch)
+    yield from after
+    told = "; ".join(notes[len(after) :])
     if groups:
-        yield f"{title}, groups: {note}", "\n\n".join(group.listing() for group in groups)
+        yield f"{title}, groups: {told}", "\n\n".join(group.listing() for group in groups)
+    elif told:
+        yield f"{title}, groups", told
     plan = Plan(graph, groups)
     steps = "\n".join(f"{k:4d}  {step}" for k, step in enumerate(plan.steps))
     yield f"{title}, plan: arena of {plan.arena_bytes} bytes", steps

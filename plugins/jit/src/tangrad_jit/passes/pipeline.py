@@ -20,7 +20,7 @@ from tangrad_jit.passes.random_numbers import expose_random_numbers
 from tangrad_jit.passes.rematerialization import rematerialize
 from tangrad_jit.passes.schedule import reorder
 
-__all__ = ["PASSES", "optimize", "run_pass"]
+__all__ = ["PASSES", "optimize"]
 
 #: (name, pass, what its number counts): each takes a graph and returns how much it changed.
 PASSES: list[tuple[str, Callable[[Graph], int], str]] = [
@@ -37,12 +37,15 @@ PASSES: list[tuple[str, Callable[[Graph], int], str]] = [
 ]
 
 
-def optimize(graph: Graph, fast: bool = False) -> tuple[Graph, list[Any], list[str]]:
+def optimize(
+    graph: Graph, fast: bool = False, watch: Callable[[str], None] | None = None
+) -> tuple[Graph, list[Any], list[str]]:
     """Return a graph after all passes, its fused groups, and a line per pass that did something.
 
     Args:
         graph: the graph, which is changed.
         fast: also rewrite in ways that change the last bits.
+        watch: is called with the line of each pass that changed the graph, right after it.
 
     Raises:
         GraphError: a pass has made it no graph.
@@ -53,9 +56,11 @@ def optimize(graph: Graph, fast: bool = False) -> tuple[Graph, list[Any], list[s
     for name, run, what in PASSES:
         if run is reorder:
             recorded = {node: k for k, node in enumerate(graph.nodes)}
-        count = run_pass(graph, name, run, fast)
+        count = _run(graph, name, run, fast)
         if count:
             notes.append(f"{name}: {count} {what}")
+            if watch is not None:
+                watch(notes[-1])
     sink_copies(graph)
     verify(graph, "held writes")
     groups, note = fuse(graph, recorded)
@@ -67,7 +72,7 @@ def optimize(graph: Graph, fast: bool = False) -> tuple[Graph, list[Any], list[s
     return graph, merged, notes
 
 
-def run_pass(graph: Graph, name: str, run: Callable[[Graph], int], fast: bool = False) -> int:
+def _run(graph: Graph, name: str, run: Callable[[Graph], int], fast: bool = False) -> int:
     """Run one pass and verify what it leaves; return how much it changed."""
     count = rewrite(graph, fast=fast) if run is rewrite else run(graph)
     if count:
