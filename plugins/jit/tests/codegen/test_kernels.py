@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
-import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,16 +28,6 @@ pytestmark = pytest.mark.skipif(native_level() is None, reason="tangrad-cpu has 
 needs_code = pytest.mark.skipif(
     native_level() == "tiles", reason="there is no executable memory here"
 )
-
-WRITABLE_CODE = """
-import tangrad
-
-tangrad.compile(lambda x: (x * 2).exp() + 1, fullgraph=True)(tangrad.ones(1000))
-maps = [line.split() for line in open("/proc/self/maps")]
-# Memory of no file, that processors run and nobody writes: the kernel.
-print("compiled" if any(words[1] == "r-xp" and len(words) == 5 for words in maps) else "no kernel")
-assert not [words for words in maps if "w" in words[1] and "x" in words[1]]
-"""
 
 
 def softmax() -> Group:
@@ -223,38 +210,6 @@ def test_one_kernel_runs_in_several_threads_at_once() -> None:
     for worker in workers:
         worker.join()
     assert wrong == []
-
-
-@needs_code
-def test_no_memory_is_writable_and_executable() -> None:
-    kernel = compile_group(softmax())
-    address = kernel.plans[0].stages[0].code.address
-    maps = [line.split() for line in Path("/proc/self/maps").read_text("utf-8").splitlines()]
-    ranges = [(*(int(end, 16) for end in words[0].split("-")), words[1]) for words in maps]
-    ours = [mode for low, high, mode in ranges if low <= address < high]
-    assert ours == ["r-xp"]
-
-
-@needs_code
-def test_no_memory_of_a_process_is_writable_and_executable() -> None:
-    # In a process of its own: PyTorch's libraries keep such memory in that of the tests.
-    done = subprocess.run(
-        [sys.executable, "-c", WRITABLE_CODE], capture_output=True, text=True, timeout=120
-    )
-    assert (done.stdout, done.stderr) == ("compiled\n", "")
-
-
-def test_without_executable_memory_the_tile_frame_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tangrad_jit.codegen import compiled
-
-    def refuse(code: bytes) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(compiled, "_state", {})
-    monkeypatch.setattr(compiled, "_kernels", {})
-    monkeypatch.setattr(compiled._execute, "Code", refuse)
-    assert native_level() == "tiles"
-    compare(softmax(), 5, 65)
 
 
 def test_without_kernels_nothing_can_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,7 +184,10 @@ def new_kernel(group: Group, level: str) -> CompiledGroup:
     evex = None if level == "tiles" else level == "avx512"
 
     def called() -> Plan:
-        return Planner(group, values, evex, False).make()
+        # The system may refuse executable memory later than it was asked first: there is a limit.
+        with suppress(PermissionError):
+            return Planner(group, values, evex, False).make()
+        return Planner(group, values, None, False).make()
 
     folds = [step for step in group.steps if step.form.kind == "fold"]
     if evex is None or not folds:
@@ -192,7 +195,7 @@ def new_kernel(group: Group, level: str) -> CompiledGroup:
     planner = Planner(group, values, evex, True)
     plans: list[Plan | None] = []
     if any(emits_fold(step, planner.wide) for step in folds):
-        with suppress(Unsupported):
+        with suppress(Unsupported, PermissionError):
             plans.append(planner.make())
     if plans:
         planner.check_loops()
