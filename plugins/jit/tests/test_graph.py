@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from recorded_graphs import names, recorded
 
 import tangrad
-from tangrad.plugin import find_op, traced_calls
-from tangrad_jit.capture.recorder import Recorder
+from tangrad.plugin import find_op
 from tangrad_jit.graph import Graph, GraphError, Node, parse, text_of, verify
 from tangrad_jit.graph.drawing import svg_of
 from tangrad_jit.graph.fx_conversion import from_fx, to_fx
 from tangrad_jit.graph.parser import ParseError
-from tangrad_jit.passes.algebra import rewrite
 from tangrad_jit.passes.common_subexpressions import merge_common_subexpressions
 from tangrad_jit.passes.constant_folding import fold_constants
 from tangrad_jit.passes.copy_elimination import eliminate_copies
@@ -23,22 +22,6 @@ from tangrad_jit.passes.schedule import peak_of, reorder
 from tangrad_jit.passes.shape_propagation import propagate_shapes
 from tangrad_jit.run.interpreter import interpret
 from tangrad_jit.run.plan import Plan
-
-
-def recorded(function, *tensors):
-    """Return the graph of a function."""
-    recorder = Recorder("f", lambda tensor: ("constant", "constant", tensor))
-    for k, tensor in enumerate(tensors):
-        recorder.argument(tensor, f"x{k}")
-    with traced_calls(recorder):
-        result = function(*tensors)
-    several = result if isinstance(result, tuple) else (result,)
-    recorder.graph.outputs = [recorder.value_of(t) for t in several]
-    return recorder.graph
-
-
-def names(graph):
-    return [node.name for node in graph.nodes]
 
 
 def agrees(graph, function, *tensors):
@@ -162,19 +145,6 @@ def test_dead_calls_go_and_seen_writes_stay(tensors):
     graph = recorded(f, *tensors)
     assert remove_dead_code(graph) == 2
     assert "mul" in names(graph)
-
-
-def test_exact_rules_are_exact_and_fast_ones_are_on_request():
-    def f(x):
-        return (x * 1).relu().relu() / 4 + x.neg().neg() / 3
-
-    x = tangrad.tensor([0.0, -0.0, 1.5, float("inf"), float("nan"), -2e-40])
-    graph = recorded(f, x)
-    assert rewrite(graph) >= 4
-    for a, b in zip(interpret(graph, [x])[0].tolist(), f(x).tolist(), strict=True):
-        assert repr(a) == repr(b)
-    before = names(graph).count("true_divide")
-    assert rewrite(graph, fast=True) == before == 1
 
 
 def test_copies_of_what_dies_are_dropped(tensors):

@@ -1,7 +1,12 @@
 """Algebraic rewriting by tables: what a call is equal to, and how exactly.
 
-`EXACT` rules change no bit, also for infinities, NaN (its payload aside) and signed zeros; they are
-always used. `FAST` rules may change the last bit or the sign of a zero, and are used on request.
+`EXACT` rules change no bit, also for infinities, NaN (its sign and payload aside), signed zeros and
+subnormal numbers; they are always used. `FAST` rules may change the last bits or the sign of a
+zero, and what overflows on the way; they are used on request.
+
+What views amount to (`x.t().t()`, `x.view(6).view(2, 3)`) needs no rule: a view of its source's
+geometry is its source (`copy_elimination.py`). Nor do chains that one op would compute: they are
+fused. So the rules are those that leave less to compute.
 """
 
 from __future__ import annotations
@@ -13,108 +18,209 @@ from typing import Any
 from tangrad.plugin import find_op
 from tangrad_jit.graph.ir import Graph, Node, Value
 from tangrad_jit.graph.sized import is_sized
-from tangrad_jit.graph.types import TensorType
 from tangrad_jit.passes.facts import Facts, same_type
+from tangrad_jit.passes.patterns import (
+    BOTH,
+    INTEGRAL,
+    A,
+    B,
+    Found,
+    Letter,
+    M,
+    Of,
+    Rule,
+    X,
+    Y,
+    Z,
+    find,
+)  # fmt: skip
+from tangrad_jit.passes.structure import STRUCTURAL, summed_expansion
 
 __all__ = ["EXACT", "FAST", "rewrite"]
 
-Arguments = tuple[Any, ...]
+# Exponents between which powers of two are normal numbers, their inverses too.
+_EXPONENTS = {"float16": 14, "bfloat16": 126, "float32": 126, "float64": 1022}
+_ROUNDINGS = ("floor", "ceil", "trunc", "round_whole")
+_COMPARISONS = {"eq": "ne", "lt": "ge", "le": "gt"}
+# Ops whose results have no sign; that of `sqrt` and `relu` may be -0, which `abs` makes 0.
+_NOT_NEGATIVE = ("abs", "exp", "sigmoid", "square")
 
 
-def _number(item: Any, wanted: float) -> bool:
-    return isinstance(item, (int, float)) and not isinstance(item, bool) and item == wanted
+def _power_of_two(dtype: str, a: float) -> bool:
+    mantissa, exponent = math.frexp(a)
+    return abs(mantissa) == 0.5 and abs(exponent - 1) <= _EXPONENTS[dtype]
 
 
-def _made_by(item: Any, *names: str) -> Node | None:
-    """Return the node that makes a value, if it is a call of one of these ops."""
-    node = item.producer if isinstance(item, Value) else None
-    return node if node is not None and node.form == "call" and node.name in names else None
+def _normal(dtype: str, *numbers: float) -> bool:
+    """Return whether numbers, and their inverses, are far from what overflows."""
+    reach = 2.0 ** (_EXPONENTS[dtype] - 1)
+    return all(1 / reach < abs(number) < reach for number in numbers)
 
 
-def _unit(args: Arguments) -> Any:
-    return args[0] if _number(args[1], 1) else None
+def _sum(dtype: str, a: float, b: float) -> bool:
+    return abs(a + b) < 2.0 ** _EXPONENTS[dtype]
 
 
-def _no_difference(args: Arguments) -> Any:
-    return args[0] if _number(args[1], 0) and math.copysign(1, args[1]) > 0 else None
+def _product(dtype: str, a: float, b: float) -> bool:
+    return _normal(dtype, a, b) and _normal(dtype, a * b)
 
 
-def _inner(*names: str) -> Callable[[Arguments], Any]:
-    """Return a rule: f(g(x)) is x."""
-
-    def rule(args: Arguments) -> Any:
-        node = _made_by(args[0], *names)
-        return None if node is None else node.args[0]
-
-    return rule
+def _whole(dtype: str, *numbers: float) -> bool:
+    return all(type(number) is int for number in numbers)
 
 
-def _same_again(*names: str) -> Callable[[Arguments], Any]:
-    """Return a rule: f(g(x)) is g(x)."""
-    return lambda args: args[0] if _made_by(args[0], *names) is not None else None
+def _negative(*letters: Letter) -> Of:
+    return Of(lambda a: -a, *letters)
 
 
-def _power_of_two(args: Arguments) -> Any:
-    number = args[1]
-    if not isinstance(number, (int, float)) or isinstance(number, bool) or number == 0:
-        return None
-    exact = math.isfinite(number) and abs(math.frexp(number)[0]) == 0.5
-    return ("mul", (args[0], 1.0 / number)) if exact and abs(number) < 2.0**60 else None
+EXACT: tuple[Rule, ...] = (
+    # What does nothing.
+    Rule(("mul", X, 1), X, BOTH),
+    Rule(("true_divide", X, 1), X),
+    Rule(("add_plain", X, -0.0), X),
+    Rule(("add_plain", X, 0), X, INTEGRAL),
+    Rule(("sub_plain", X, 0), X, BOTH),
+    Rule(("floor_divide", X, 1), X, INTEGRAL),
+    Rule(("maximum", X, X), X, BOTH),
+    Rule(("minimum", X, X), X, BOTH),
+    Rule(("where_choice", M, X, X), X, BOTH),
+    # Signs: of floating-point numbers they are one bit, which nothing else depends on.
+    Rule(("neg", ("neg", X)), X, BOTH),
+    Rule(("mul", X, -1), ("neg", X)),
+    Rule(("true_divide", X, -1), ("neg", X)),
+    Rule(("add_plain", X, ("neg", Y)), ("sub_plain", X, Y)),
+    Rule(("sub_plain", X, ("neg", Y)), ("add_plain", X, Y)),
+    Rule(("mul", ("neg", X), ("neg", Y)), ("mul", X, Y)),
+    Rule(("true_divide", ("neg", X), ("neg", Y)), ("true_divide", X, Y)),
+    Rule(("mul", ("neg", X), A), ("mul", X, _negative(A))),
+    Rule(("true_divide", ("neg", X), A), ("true_divide", X, _negative(A))),
+    Rule(("neg", ("mul", X, A)), ("mul", X, _negative(A)), once=True),
+    Rule(("neg", ("true_divide", X, A)), ("true_divide", X, _negative(A)), once=True),
+    Rule(("abs", ("neg", X)), ("abs", X)),
+    Rule(("square", ("neg", X)), ("square", X)),
+    Rule(("square", ("abs", X)), ("square", X)),
+    # A quotient and the product with an inverse that is exact are rounded alike.
+    Rule(("true_divide", X, A), ("mul", X, Of(lambda a: 1 / a, A)), when=_power_of_two),
+    # What was done before.
+    Rule(("relu", ("relu", X)), ("relu", X), BOTH),
+    Rule(("sign", ("sign", X)), ("sign", X), BOTH),
+    *(Rule(("relu", (name, X)), (name, X)) for name in (*_NOT_NEGATIVE, "sqrt")),
+    *(Rule(("abs", (name, X)), (name, X)) for name in _NOT_NEGATIVE),
+    *(Rule((outer, (inner, X)), (inner, X)) for outer in _ROUNDINGS for inner in _ROUNDINGS),
+    *(Rule((name, (name, X, A), A), (name, X, A), BOTH) for name in ("clamp_min", "clamp_max")),
+    # Masks. "Not less" is "greater or equal" where there is no NaN.
+    *(Rule((outer, (inner, M)), M) for outer, inner in (
+        ("logical_not", "logical_not"), ("bitwise_not", "bitwise_not"),
+        ("logical_not", "bitwise_not"), ("bitwise_not", "logical_not"),
+    )),
+    *(Rule((outer, (one, X, y)), (other, X, y), BOTH if name == "eq" else INTEGRAL,
+           None if name == "eq" else _whole)
+      for outer in ("logical_not", "bitwise_not")
+      for name, opposite in _COMPARISONS.items()
+      for one, other in ((name, opposite), (opposite, name))
+      for y in (Y, A)),
+    *(Rule(("where_choice", (name, M), x, y), ("where_choice", M, y, x), BOTH)
+      for name in ("logical_not", "bitwise_not")
+      for x, y in ((X, Y), (X, A), (A, X))),
+)  # fmt: skip
+
+FAST: tuple[Rule, ...] = (
+    Rule(("add_plain", X, 0), X),
+    Rule(("sub_plain", X, -0.0), X),
+    Rule(("true_divide", X, A), ("mul", X, Of(lambda a: 1 / a, A)), when=_normal),
+    # Chains of numbers.
+    Rule(("mul", ("mul", X, A), B), ("mul", X, Of(lambda a, b: a * b, A, B)), when=_product),
+    Rule(("add_plain", ("add_plain", X, A), B), ("add_plain", X, Of(lambda a, b: a + b, A, B)),
+         when=_sum),
+    Rule(("add_plain", ("sub_plain", X, A), B), ("add_plain", X, Of(lambda a, b: b - a, A, B)),
+         when=_sum),
+    Rule(("sub_plain", ("add_plain", X, A), B), ("add_plain", X, Of(lambda a, b: a - b, A, B)),
+         when=_sum),
+    Rule(("sub_plain", ("sub_plain", X, A), B), ("sub_plain", X, Of(lambda a, b: a + b, A, B)),
+         when=_sum),
+    Rule(("add_plain", ("mul", X, A), X), ("mul", X, Of(lambda a: a + 1, A))),
+    Rule(("add_plain", ("mul", X, A), ("mul", X, B)), ("mul", X, Of(lambda a, b: a + b, A, B)),
+         when=_sum),
+    # Common factors.
+    Rule(("add_plain", ("mul", X, Y), ("mul", X, Z)), ("mul", X, ("add_plain", Y, Z)), once=True),
+    Rule(("sub_plain", ("mul", X, Y), ("mul", X, Z)), ("mul", X, ("sub_plain", Y, Z)), once=True),
+    Rule(("true_divide", ("true_divide", X, Y), Z), ("true_divide", X, ("mul", Y, Z)), once=True),
+    Rule(("neg", ("sub_plain", X, Y)), ("sub_plain", Y, X)),
+    # Roots, powers, quotients.
+    Rule(("mul", X, ("reciprocal", Y)), ("true_divide", X, Y)),
+    Rule(("reciprocal", ("sqrt", X)), ("rsqrt", X)),
+    Rule(("sqrt", ("reciprocal", X)), ("rsqrt", X)),
+    Rule(("true_divide", X, ("sqrt", Y)), ("mul", X, ("rsqrt", Y)), once=True),
+    Rule(("true_divide", X, ("exp", Y)), ("mul", X, ("exp", ("neg", Y))), once=True),
+    Rule(("mul", ("exp", X), ("exp", Y)), ("exp", ("add_plain", X, Y)), once=True),
+    Rule(("pow", X, -2), ("reciprocal", ("square", X))),
+    Rule(("pow", X, 1.5), ("mul", X, ("sqrt", X))),
+    Rule(("pow", X, 4), ("square", ("square", X))),
+)  # fmt: skip
+
+Way = tuple[Rule, tuple[Any, ...]]
+# op -> (which argument, what makes it: see `_marks`) -> the patterns that begin so.
+Table = dict[str, dict[tuple[int, str], list[Way]]]
+Structural = Callable[[Node, Facts], Any]
 
 
-def _reciprocal(args: Arguments) -> Any:
-    number = args[1]
-    real = isinstance(number, (int, float)) and not isinstance(number, bool)
-    fits = real and math.isfinite(number) and abs(number) > 1e-30
-    return ("mul", (args[0], 1.0 / number)) if fits else None
+def _by_name(rules: tuple[Rule, ...]) -> Table:
+    found: Table = {}
+    for rule in rules:
+        for way in rule.ways():
+            marks = [(k, _mark(part)) for k, part in enumerate(way[1:])]
+            told = [m for m in marks if m[1] not in ("", "number")] or [m for m in marks if m[1]]
+            begin = told[0] if told else (-1, "")
+            found.setdefault(rule.name, {}).setdefault(begin, []).append((rule, way))
+    return found
 
 
-def _square(args: Arguments) -> Any:
-    return ("mul", (args[0], args[0])) if _number(args[1], 2) else None
+def _mark(part: Any) -> str:
+    if isinstance(part, Letter):
+        return "number" if part.kind == "number" else ""
+    return part[0] if isinstance(part, tuple) else "number"
 
 
-#: op -> rules: (arguments) -> a value, (op, arguments) in its place, or None.
-EXACT: dict[str, list[Callable[[Arguments], Any]]] = {
-    "mul": [_unit],
-    "true_divide": [_unit, _power_of_two],
-    "sub_plain": [_no_difference],
-    "neg": [_inner("neg")],
-    "relu": [_same_again("relu")],
-    "abs": [_same_again("abs", "relu")],
-    "floor": [_same_again("floor", "ceil", "trunc", "round")],
-    "t": [_inner("t")],
-}
+def _marks(node: Node) -> list[str]:
+    """Return of each argument the op that makes it, "number" if it is no value, or ""."""
+    return [
+        "number" if not isinstance(arg, Value) else arg.producer.name if arg.producer else ""
+        for arg in node.args
+    ]
 
-FAST: dict[str, list[Callable[[Arguments], Any]]] = {
-    "true_divide": [_reciprocal],
-    "add_plain": [lambda args: args[0] if _number(args[1], 0) else None],
-    "pow_number": [_square],
-}
+
+_EXACT, _FAST = _by_name(EXACT), _by_name(FAST)
+_SUMS: dict[str, Structural] = {"sum": summed_expansion}
 
 
 def rewrite(graph: Graph, fast: bool = False) -> int:
     """Apply the tables until nothing changes; return how many calls were rewritten."""
     count = 0
     while True:
-        changed = _once(graph, EXACT) + (_once(graph, FAST) if fast else 0)
+        changed = _once(graph, _EXACT, STRUCTURAL)
+        changed += _once(graph, _FAST, _SUMS) if fast else 0
         if not changed:
             return count
         count += changed
 
 
-def _once(graph: Graph, table: dict[str, list[Callable[[Arguments], Any]]]) -> int:
+def _once(graph: Graph, table: Table, structural: dict[str, Structural]) -> int:
     facts = Facts(graph)
     replaced: dict[Value, Any] = {}
     kept: list[Node] = []
     count = 0
+    named = table.keys() | structural.keys()
     for place, node in enumerate(graph.nodes):
-        found = _match(node, table, replaced)
-        if isinstance(found, Value) and _may_be(node, found, place, facts):
-            replaced[node.results[0]] = found
-            count += 1
-            continue
-        if isinstance(found, tuple) and _unwritten(found[1], place, facts):
-            node.op, node.args = find_op(found[0]), found[1]
+        found = None
+        if node.name in named and _is_ready(node, replaced):
+            found = _found(node, table, facts) or _structural(node, structural, facts)
+        if isinstance(found, Value):
+            if _may_be(node, found, place, facts):
+                replaced[node.results[0]] = found
+                count += 1
+                continue
+        elif found is not None:
+            _put(node, found, kept)
             count += 1
         kept.append(node)
     graph.nodes = kept
@@ -122,46 +228,82 @@ def _once(graph: Graph, table: dict[str, list[Callable[[Arguments], Any]]]) -> i
     return count
 
 
-def _match(
-    node: Node, table: dict[str, list[Callable[[Arguments], Any]]], replaced: dict[Value, Any]
-) -> Any:
-    if node.form != "call" or len(node.results) != 1 or not _floating(node):
+def _is_ready(node: Node, replaced: dict[Value, Any]) -> bool:
+    """Return whether a call may be looked at; one that takes a replaced value, in the next round.
+
+    What holds of a number that depends on sizes need not hold at others.
+    """
+    if node.form != "call" or is_sized(node.args):
+        return False
+    return not replaced or not any(value in replaced for value in node.inputs)
+
+
+def _found(node: Node, table: Table, facts: Facts) -> Any:
+    """Return what stands for a call by the first rule that holds: a value, or a call."""
+    by_mark = table.get(node.name)
+    if by_mark is None:
         return None
-    if any(value in replaced for value in node.inputs):
-        return None  # in the next round
-    if is_sized(node.args):
-        return None  # what holds of this number need not hold at other sizes
-    for rule in table.get(node.name, ()):
-        found = rule(node.args)
-        if found is not None:
-            return found
+    for begin in (*enumerate(_marks(node)), (-1, "")):
+        for rule, way in by_mark.get(begin, ()):
+            found = find(rule, way, node)
+            if found is not None and _holds(rule, found, node, facts):
+                return _made(rule.instead, found)
     return None
 
 
-def _floating(node: Node) -> bool:
-    types = [value.type for value in (*node.inputs, *node.results)]
-    return (
-        all(
-            isinstance(t, TensorType) and t.dtype in ("float16", "bfloat16", "float32", "float64")
-            for t in types
-        )
-        and len({t.dtype for t in types if isinstance(t, TensorType)}) == 1
-    )
+def _structural(node: Node, table: dict[str, Structural], facts: Facts) -> Any:
+    rule = table.get(node.name)
+    return None if rule is None else rule(node, facts)
+
+
+def _holds(rule: Rule, found: Found, node: Node, facts: Facts) -> bool:
+    """Return whether the memory that is read stays as it is, and new calls have known types."""
+    inner = [below.results[0] for below in found.inner]
+    if rule.once and any(facts.uses(value) > 1 for value in inner):
+        return False
+    one_value = isinstance(rule.instead, Letter)  # which `_may_be` looks at
+    if any(facts.is_written(value) for value in (*inner, *([] if one_value else found.tensors))):
+        return False
+    if one_value or not any(type(part) is tuple for part in rule.instead[1:]):
+        return True
+    return all(value.type == node.results[0].type for value in (*inner, *found.tensors))
+
+
+def _made(instead: Any, found: Found) -> Any:
+    """Return what stands for a call with the values that were found."""
+    if isinstance(instead, Letter):
+        return found.values[instead]
+    if isinstance(instead, Of):
+        return instead.function(*(found.values[letter] for letter in instead.letters))
+    if isinstance(instead, tuple):
+        return (instead[0], *(_made(part, found) for part in instead[1:]))
+    return instead
+
+
+def _put(node: Node, call: tuple[Any, ...], nodes: list[Node]) -> None:
+    """Let a node be another call; those below it become nodes before it."""
+    node.op = find_op(call[0])
+    node.args = tuple(_argument(part, node, nodes) for part in call[1:])
+
+
+def _argument(part: Any, node: Node, nodes: list[Node]) -> Any:
+    if not (isinstance(part, tuple) and part and isinstance(part[0], str)):
+        return part
+    args = tuple(_argument(one, node, nodes) for one in part[1:])
+    made = Node(find_op(part[0]), args, "call", (), node.module, node.line)
+    made.results = [Value(node.results[0].type, made)]
+    nodes.append(made)
+    return made.results[0]
 
 
 def _may_be(node: Node, found: Value, place: int, facts: Facts) -> bool:
+    """Return whether a result may be a value that is there already."""
     result = node.results[0]
     if not same_type(result, found):
         return False
     if result.root in facts.returned:
-        if node.op.kind == "view" or found.root in facts.returned or found.root in facts.given:
+        if found.root in facts.returned or found.root in facts.given:
             return False
         facts.returned.add(found.root)
     made = facts.position.get(found.producer, -1) if found.producer is not None else -1
-    if node.op.kind == "view":
-        return found.offset == result.offset and result.root is found.root
     return not facts.is_written(found, made) and not facts.is_written(result)
-
-
-def _unwritten(args: Arguments, place: int, facts: Facts) -> bool:
-    return not any(isinstance(item, Value) and facts.is_written(item) for item in args)

@@ -1,7 +1,8 @@
 """Copies and views that show all of their source are the source, where nobody can tell.
 
-Rule: a clone of memory that the graph makes, or a view of the same geometry, is replaced by its
-source if neither is written afterwards and not both leave the graph.
+Rule: a clone of memory that the graph makes is replaced by its source if neither is written
+afterwards and not both leave the graph; a view by what it is a view of, or that is a view of, ...,
+if that has the same geometry.
 """
 
 from __future__ import annotations
@@ -40,11 +41,20 @@ def _source(node: Node) -> Value | None:
     """Return what a node's only result is a copy or a full view of, or None."""
     if node.form != "call" or len(node.results) != 1 or not node.args:
         return None
-    source = node.args[0]
-    if not isinstance(source, Value) or not same_type(node.results[0], source):
+    source, result = node.args[0], node.results[0]
+    if not isinstance(source, Value):
         return None
-    if node.name == "clone" or (node.op.kind == "view" and node.results[0].offset == source.offset):
-        return source
+    if node.op.kind == "view":
+        return _shown(source, result)
+    return source if node.name == "clone" and same_type(result, source) else None
+
+
+def _shown(source: Value | None, result: Value) -> Value | None:
+    """Return what a view of a view, ..., shows as it is: `x.t().t()` is `x`."""
+    while source is not None:
+        if same_type(result, source) and result.offset == source.offset:
+            return source
+        source = source.view_of
     return None
 
 

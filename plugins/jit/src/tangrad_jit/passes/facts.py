@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tangrad_jit.graph.ir import Graph, Node, Value
+from collections import Counter
+
+from tangrad_jit.graph.ir import Graph, Node, Value, values_in
 from tangrad_jit.graph.types import TensorType
 
-__all__ = ["Facts", "is_pure", "is_whole"]
+__all__ = ["Facts", "is_pure", "is_whole", "same_type"]
 
 
 class Facts:
@@ -17,10 +19,12 @@ class Facts:
         writes: root -> positions of the nodes that write it.
         position: node -> its place.
         last: root -> place of the last node that reads, writes or shows it.
+        constants: values of inputs that are constants -> their tensors.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.given = {entry.value for entry in graph.inputs}
+        self.constants = {e.value: e.tensor for e in graph.inputs if e.kind == "constant"}
         self.returned = {value.root for value in graph.returned()}
         self.writes: dict[Value, list[int]] = {}
         self.position = {node: k for k, node in enumerate(graph.nodes)}
@@ -30,6 +34,15 @@ class Facts:
                 self.last[value.root] = k
             for value in node.written:
                 self.writes.setdefault(value.root, []).append(k)
+        self._graph = graph
+        self._uses: Counter[Value] | None = None
+
+    def uses(self, value: Value) -> int:
+        """Return how often nodes, and what leaves the graph, take a value."""
+        if self._uses is None:
+            taken = [value for node in self._graph.nodes for value in node.inputs]
+            self._uses = Counter([*taken, *values_in(self._graph.outputs)])
+        return self._uses[value]
 
     def is_written(self, value: Value, after: int = -1) -> bool:
         """Return whether a value's memory is written at or after a place."""
