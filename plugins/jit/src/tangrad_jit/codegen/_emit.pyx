@@ -50,7 +50,7 @@ cdef struct Value:
     int slot, spilled, constant  # where it is in memory, -1: nowhere
     int where        # its register, -1: none
     int use, end     # the places where it is used
-    int stored, load # the stream that holds it along the columns, and the value that loads that, -1: none
+    int stored, load  # the stream that holds it along the columns, and the value that loads that, -1: none
 
 cdef struct Stream:
     int dtype
@@ -109,8 +109,8 @@ cdef class Workspace:
 
     def __cinit__(self):
         cdef Buffer* b
-        cdef BufferPointer[6] buffers = [&self.w.code, &self.w.fixups, &self.w.body, &self.w.pool, &self.w.tables,
-                                     &self.w.loads]
+        cdef Writer* w = &self.w
+        cdef BufferPointer[6] buffers = [&w.code, &w.fixups, &w.body, &w.pool, &w.tables, &w.loads]
         memset(&self.w, 0, sizeof(Writer))
         for b in buffers:
             b.room = 4096
@@ -120,8 +120,8 @@ cdef class Workspace:
 
     def __dealloc__(self):
         cdef Buffer* b
-        cdef BufferPointer[6] buffers = [&self.w.code, &self.w.fixups, &self.w.body, &self.w.pool, &self.w.tables,
-                                     &self.w.loads]
+        cdef Writer* w = &self.w
+        cdef BufferPointer[6] buffers = [&w.code, &w.fixups, &w.body, &w.pool, &w.tables, &w.loads]
         for b in buffers:
             free(b.data)
         free(self.w.values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 
 from tangrad_jit.codegen.group import Cast, Const, Group, Step
 
@@ -63,10 +64,7 @@ def _is_converted(group: Group) -> bool:
         firsts.append(len(dtypes))
         dtypes += form.result_types
     firsts.append(len(dtypes))
-    return all(
-        not used.isdisjoint(range(first, end))
-        for first, end in zip(firsts, firsts[1:], strict=False)
-    )
+    return all(not used.isdisjoint(range(first, end)) for first, end in pairwise(firsts))
 
 
 def live_steps(group: Group) -> set[int]:

@@ -10,6 +10,7 @@ with those folds that its own kernels fold row by row.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -117,14 +118,19 @@ class FusedGroup:
 def pattern_of(value: Value, shape: Shape) -> str | None:
     """Return how a value lies over a space: "full", "row", "column", "scalar"; None: otherwise."""
     type = value.type
-    if not isinstance(type, TensorType) or len(type.shape) > len(shape):
+    return _lies(type.shape, type.stride, shape) if isinstance(type, TensorType) else None
+
+
+@lru_cache(maxsize=1 << 12)
+def _lies(own: Shape, stride: Shape, shape: Shape) -> str | None:
+    if len(own) > len(shape):
         return None
-    lead = len(shape) - len(type.shape)
+    lead = len(shape) - len(own)
     strides = [0] * lead
-    for own, whole, stride in zip(type.shape, shape[lead:], type.stride, strict=True):
-        if own not in (1, whole):
+    for size, whole, step in zip(own, shape[lead:], stride, strict=True):
+        if size not in (1, whole):
             return None
-        strides.append(0 if own == 1 else stride)
+        strides.append(0 if size == 1 else step)
     moving = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
     sizes, steps = [n for n, _ in moving], [s for _, s in moving]
     if not any(steps):
@@ -138,23 +144,34 @@ def pattern_of(value: Value, shape: Shape) -> str | None:
     return "column" if steps[-1] == 1 and not any(steps[:-1]) else None
 
 
+# The shape of a group that a node may be in, how its results lie over that, and the dtype that it
+# computes in.
+_Space = tuple[Shape, str, str]
+
+
 class _Open:
-    """A group that may still grow."""
+    """A group that may still grow.
+
+    Attributes:
+        nodes: its nodes, and the dtype that each computes in.
+        made: the values that they make, and how these lie over its shape.
+        read: the values that they read.
+    """
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
-        self.nodes: list[Node] = []
+        self.nodes: dict[Node, str] = {}
         self.made: dict[Value, str] = {}
         self.read: set[Value] = set()
 
-    def take(self, node: Node, results: str) -> None:
-        self.nodes.append(node)
+    def take(self, node: Node, results: str, dtype: str, roots: list[Value]) -> None:
+        self.nodes[node] = dtype
         for value in node.results:
             self.made[value] = results
-        self.read.update(v.root for v in node.inputs)
+        self.read.update(roots)
 
     def absorb(self, other: _Open) -> None:
-        self.nodes += other.nodes
+        self.nodes |= other.nodes
         self.made |= other.made
         self.read |= other.read
 
@@ -212,11 +229,11 @@ def _order_of_steps(
 class _Maker(NamedTuple):
     """What makes kernels for a device: of a group, or None; and whether it makes those of a fold.
 
-    The latter is asked with the fold's node and the shape of its space.
+    The latter is asked with the fold's node and its space.
     """
 
     kernel: Callable[[Group], Any]
-    folds: Callable[[Node, Shape], bool]
+    folds: Callable[[Node, _Space], bool]
 
 
 def _maker(graph: Graph) -> _Maker | None:
@@ -228,7 +245,7 @@ def _maker(graph: Graph) -> _Maker | None:
         return None
     device = devices.pop()
     if device == "cpu":
-        return _Maker(_compile, lambda node, shape: True)
+        return _Maker(_compile, lambda node, space: True)
     # Imported here: it brings what makes devices of compilers, which a CPU has no use for.
     from tangrad_jit.codegen.rendered import compiling_driver, folds_in_groups, render_group
 
@@ -240,10 +257,11 @@ def _maker(graph: Graph) -> _Maker | None:
         made = render_group(group, driver)
         return None if isinstance(made, str) else made
 
-    def folds(node: Node, shape: Shape) -> bool:
-        dtype, taken = _step_dtype(node), node.args[0].type.dtype
-        rows = prod(shape[:-1])
-        return dtype == taken and folds_in_groups(driver, node.op, dtype, rows, shape[-1])
+    def folds(node: Node, space: _Space) -> bool:
+        shape, _, dtype = space
+        if dtype != node.args[0].type.dtype:
+            return False
+        return folds_in_groups(driver, node.op, dtype, prod(shape[:-1]), shape[-1])
 
     return _Maker(render, folds)
 
@@ -255,7 +273,7 @@ def _compile(group: Group) -> Any:
         return None
 
 
-def _grow(graph: Graph, folds: Callable[[Node, Shape], bool]) -> list[_Open]:
+def _grow(graph: Graph, folds: Callable[[Node, _Space], bool]) -> list[_Open]:
     is_open: list[_Open] = []
     closed: list[_Open] = []
 
@@ -264,73 +282,90 @@ def _grow(graph: Graph, folds: Callable[[Node, Shape], bool]) -> list[_Open]:
         closed.append(group)
 
     for node in graph.nodes:
-        if node.op.kind == "view" and node.form == "call":
+        kind = node.op.kind
+        if kind == "view" and node.form == "call":
             continue  # it only shows what others read
+        inputs = node.inputs
+        roots = [value.root for value in inputs]
         written = {value.root for value in node.written}
-        sources = [g for g in is_open if any(v.root in g.made for v in node.inputs)]
-        space = _row_space(node, sources) or _space_of(node)
-        if space is not None and node.op.kind == "reduction" and not folds(node, space[0]):
-            space = None
+        sources = [g for g in is_open if not g.made.keys().isdisjoint(roots)]
+        space = None
+        if kind in ("pointwise", "reduction"):
+            space = _space_of(node, inputs, sources)
+            if kind == "reduction" and space is not None and not folds(node, space):
+                space = None
         joined = None
         if space is not None:
-            fitting = [g for g in sources if g.shape == space[0] and _reads_rightly(node, g)]
+            fitting = [
+                g for g in sources if g.shape == space[0] and _reads_rightly(inputs, roots, g)
+            ]
             if len(fitting) == len(sources):
                 joined = _Open(space[0])
                 for group in fitting:
                     is_open.remove(group)
                     joined.absorb(group)
-        for group in list(is_open):
-            if group in sources or written & (group.read | group.made.keys()):
-                close(group)
+                sources = []
+        for group in sources:
+            close(group)
+        if written:
+            for group in list(is_open):
+                if written & (group.read | group.made.keys()):
+                    close(group)
         if space is None:
             continue
         if joined is None:
             joined = _Open(space[0])
-        joined.take(node, space[1])
+        joined.take(node, *space[1:], roots)
         is_open.append(joined)
     return [*closed, *is_open]
 
 
-def _space_of(node: Node) -> tuple[Shape, str] | None:
-    """Return (shape, pattern of the results) of a node that may be in a group, else None."""
+def _space_of(node: Node, inputs: list[Value], sources: list[_Open]) -> _Space | None:
+    """Return the space of a node that may be in a group, else None.
+
+    Args:
+        node: of a pointwise op or a reduction.
+        inputs: what it reads.
+        sources: the groups that make some of that.
+    """
     if node.form != "call" or node.effects or not node.results:
         return None
     if node.name == "pow" and (
         not isinstance(node.args[1], Value) or node.args[1].type == GIVEN_NUMBER
     ):
         return None  # the core looks at the number, and may run another op
-    if not all(isinstance(v.type, TensorType) or _is_number(v) for v in node.inputs):
-        return None
-    if node.op.kind == "pointwise":
-        return _pointwise_space(node)
-    return _fold_space(node) if node.op.kind == "reduction" else None
+    pointwise = node.op.kind == "pointwise"
+    found = _row_space(node, inputs, sources[0].shape) if pointwise and sources else None
+    if found is None:
+        if not all(isinstance(v.type, TensorType) or _is_number(v) for v in inputs):
+            return None
+        found = _pointwise_space(node, inputs) if pointwise else _fold_space(node)
+    dtype = None if found is None else _step_dtype(node)
+    return None if found is None or dtype is None else (*found, dtype)
 
 
-def _row_space(node: Node, sources: list[_Open]) -> tuple[Shape, str] | None:
+def _row_space(node: Node, inputs: list[Value], shape: Shape) -> tuple[Shape, str] | None:
     """Return the space of a group for a pointwise node that has one value per row of it."""
-    if node.op.kind != "pointwise" or node.form != "call" or node.effects or not sources:
+    if any(pattern_of(v, shape) != "row" or not v.type.contiguous for v in node.results):
         return None
-    if any(not isinstance(v.type, TensorType) for v in node.inputs):
-        return None
-    shape = sources[0].shape
-    of_rows = all(pattern_of(v, shape) == "row" and v.type.contiguous for v in node.results)
-    fits = of_rows and all(pattern_of(v, shape) in ("row", "scalar") for v in node.inputs)
-    return (shape, "row") if fits and _step_dtype(node) is not None else None
+    return (
+        (shape, "row") if all(pattern_of(v, shape) in ("row", "scalar") for v in inputs) else None
+    )
 
 
-def _pointwise_space(node: Node) -> tuple[Shape, str] | None:
+def _pointwise_space(node: Node, inputs: list[Value]) -> tuple[Shape, str] | None:
     type = node.results[0].type
     assert isinstance(type, TensorType)
     if not type.shape or type.numel == 0:
         return None
     if any(not v.type.contiguous or v.type.shape != type.shape for v in node.results):
         return None
-    patterns = [pattern_of(v, type.shape) for v in node.inputs if not _is_number(v)]
+    patterns = [pattern_of(v, type.shape) for v in inputs if isinstance(v.type, TensorType)]
     if None in patterns or "full" not in patterns:
         return None
     if node.op.definition.ordered and set(patterns) != {"full"}:
         return None  # what an element is made of follows from its place
-    return (type.shape, "full") if _step_dtype(node) is not None else None
+    return type.shape, "full"
 
 
 def _fold_space(node: Node) -> tuple[Shape, str] | None:
@@ -344,45 +379,77 @@ def _fold_space(node: Node) -> tuple[Shape, str] | None:
         return None
     if not type.contiguous or any(not v.type.contiguous for v in node.results):
         return None
-    return (type.shape, "row") if _step_dtype(node) is not None else None
+    return type.shape, "row"
 
 
-def _reads_rightly(node: Node, group: _Open) -> bool:
+def _reads_rightly(inputs: list[Value], roots: list[Value], group: _Open) -> bool:
     """Return whether a node sees the group's values as the group has them."""
-    for value in node.inputs:
-        have = group.made.get(value.root)
+    for value, root in zip(inputs, roots, strict=True):
+        have = group.made.get(root)
         if have is None:
             continue
-        wanted = pattern_of(value, group.shape)
-        if wanted != have or value.offset != value.root.offset:
+        if pattern_of(value, group.shape) != have or value.offset != root.offset:
             return False
     return True
 
 
+class _Signature:
+    """What parameters of an op are for a step of a group.
+
+    Attributes:
+        described: what the op computes.
+        operands: (place, dtype that the op fixes, or None) of each.
+        params: (place, name, whether it takes part in drawing random numbers) of all others but
+            those that the shape tells.
+    """
+
+    __slots__ = ("described", "operands", "params")
+
+    def __init__(self, op: Any) -> None:
+        fixed = getattr(op.definition, "fixed", {})
+        self.described = describe(op)
+        self.operands: list[tuple[int, str | None]] = []
+        self.params: list[tuple[int, str, bool]] = []
+        for k, (name, kind) in enumerate(zip(op.parameter_names, kinds_of(op), strict=True)):
+            if kind in ("Tensor", "Tensor?", "Operand"):
+                self.operands.append((k, fixed.get(name)))
+            elif name not in ("dim", "keepdim", "dtype"):
+                self.params.append((k, name, name in ("seed", "offset")))
+
+
+_signatures: dict[Any, _Signature] = {}
+
+
+def _signature(op: Any) -> _Signature:
+    found = _signatures.get(op.definition)
+    if found is None:
+        found = _signatures[op.definition] = _Signature(op)
+    return found
+
+
 def _step_dtype(node: Node) -> str | None:
     """Return the dtype that a node computes in, if a step can say the call, else None."""
-    definition, dtypes, numbers = node.op.definition, [], []
-    kinds = kinds_of(node.op)
-    for name, kind, item in zip(node.op.parameter_names, kinds, node.args, strict=True):
-        if kind not in ("Tensor", "Tensor?", "Operand"):
-            drawn = DRAWN_NUMBER if name in ("seed", "offset") else GIVEN_NUMBER
-            given = isinstance(item, Value) and item.type in (GIVEN_NUMBER, drawn)
-            plain = given or isinstance(item, (int, float, type(None)))
-            if name not in ("dim", "keepdim", "dtype") and not plain:
+    dtypes: list[str] = []
+    numbers: list[Any] = []
+    signature, args = _signature(node.op), node.args
+    for k, _, draws in signature.params:
+        item = args[k]
+        if isinstance(item, Value):
+            if item.type != (DRAWN_NUMBER if draws else GIVEN_NUMBER) and item.type != GIVEN_NUMBER:
                 return None
-            continue
+        elif not isinstance(item, (int, float, type(None))):
+            return None
+    for k, fixed in signature.operands:
+        item = args[k]
         if item is None:
             return None
         if not isinstance(item, Value):
             numbers.append(item)
-            continue
-        if item.type == GIVEN_NUMBER:
+        elif not isinstance(item.type, TensorType):
+            if item.type != GIVEN_NUMBER:
+                return None
             numbers.append(0.0)
-            continue
-        if item.type == DRAWN_NUMBER:
-            return None
-        fixed = getattr(definition, "fixed", {}).get(name)
-        if fixed is None:
+        elif fixed is None:
             dtypes.append(item.type.dtype)
         elif item.type.dtype != fixed:
             return None
@@ -397,27 +464,33 @@ def _describe(
     shown: dict[Value, list[Value]],
 ) -> tuple[Group, list[int]]:
     inputs: dict[tuple[Value, int, str], int] = {}
-    made = set(candidate.made)
+    places: dict[Value, int] = {}  # of what is read
+    made, given = candidate.made, []
     for node in group.nodes:
         for value in node.inputs:
-            if value.root not in made:
-                key = (value.root, value.offset, _pattern(value, candidate.shape))
-                if key not in inputs:
-                    inputs[key] = len(inputs)
-                    group.inputs.append(value)
+            if value in places or value.root in made:
+                continue
+            pattern = _pattern(value, candidate.shape)
+            key = (value.root, value.offset, pattern)
+            place = inputs.get(key)
+            if place is None:
+                place = inputs[key] = len(given)
+                group.inputs.append(value)
+                dtype = _FORMS[value.type] if pattern == "number" else value.type.dtype
+                given.append(GroupInput(dtype, pattern))  # type: ignore[arg-type]
+            places[value] = place
     numbers: dict[Value, int] = {}
     for node in group.nodes:
         for value in node.results:
-            numbers[value] = len(inputs) + len(numbers)
+            numbers[value] = len(given) + len(numbers)
 
     def operand(item: Any) -> int | Const:
         if not isinstance(item, Value):
             return Const(item)
-        if item.root in numbers:
-            return numbers[item.root]
-        return inputs[item.root, item.offset, _pattern(item, candidate.shape)]
+        place = places.get(item)
+        return numbers[item.root] if place is None else place
 
-    steps = tuple(_step(node, operand) for node in group.nodes)
+    steps = tuple([_step(node, candidate.nodes[node], operand) for node in group.nodes])
     mine = set(group.nodes)
     for value in numbers:
         seen = {user for v in (value, *shown.get(value, ())) for user in users.get(v, ())}
@@ -425,14 +498,7 @@ def _describe(
         if outside or value in returned:
             group.outputs.append(value)
     outputs = [numbers[value] for value in group.outputs]
-    given = tuple(
-        GroupInput(
-            _FORMS[v.type] if _is_number(v) else v.type.dtype,
-            _pattern(v, candidate.shape),  # type: ignore[arg-type]
-        )
-        for v in group.inputs
-    )
-    return Group(given, steps, tuple(outputs)), outputs
+    return Group(tuple(given), steps, tuple(outputs)), outputs
 
 
 def _pattern(value: Value, shape: Shape) -> str:
@@ -440,7 +506,7 @@ def _pattern(value: Value, shape: Shape) -> str:
 
 
 def _is_number(value: Value) -> bool:
-    return value.type in _FORMS
+    return not isinstance(value.type, TensorType) and value.type in _FORMS
 
 
 def forms_of_numbers(inputs: list[Value]) -> list[int]:
@@ -454,14 +520,12 @@ def _is_view(node: Node) -> bool:
     return node.op.kind == "view" and node.form == "call"
 
 
-def _step(node: Node, operand: Callable[[Any], int | Const]) -> Step:
-    described = describe(node.op)
-    assert described is not None
-    args, params = [], {}
-    kinds = kinds_of(node.op)
-    for name, kind, item in zip(node.op.parameter_names, kinds, node.args, strict=True):
-        if kind in ("Tensor", "Tensor?", "Operand"):
-            args.append(operand(item))
-        elif name not in ("dim", "keepdim", "dtype"):
-            params[name] = Number(operand(item)) if isinstance(item, Value) else item  # type: ignore[arg-type]
-    return Step(described, str(_step_dtype(node)), tuple(args), params)
+def _step(node: Node, dtype: str, operand: Callable[[Any], int | Const]) -> Step:
+    signature, args = _signature(node.op), node.args
+    params = {
+        name: Number(operand(args[k])) if isinstance(args[k], Value) else args[k]  # type: ignore[arg-type]
+        for k, name, _ in signature.params
+    }
+    return Step(
+        signature.described, dtype, tuple([operand(args[k]) for k, _ in signature.operands]), params
+    )

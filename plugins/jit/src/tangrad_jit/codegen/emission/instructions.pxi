@@ -179,10 +179,10 @@ cdef extern from *:
         CONST "tgj_op_const", TABLE "tgj_op_table", LOAD "tgj_op_load", UNIFORM "tgj_op_uniform"
         NUMBER "tgj_op_number", FOLD "tgj_op_fold", AS "tgj_op_as"
         ADD "tgj_op_add", MUL "tgj_op_mul", MAX "tgj_op_max", MIN "tgj_op_min", AND "tgj_op_and", OR "tgj_op_or"
-        XOR "tgj_op_xor", ANDN "tgj_op_andn", DIV "tgj_op_div", SQRT "tgj_op_sqrt", ROUND "tgj_op_round", SHL "tgj_op_shl"
-        SAR "tgj_op_sar", FMA "tgj_op_fma", FNMA "tgj_op_fnma", TERN "tgj_op_tern", PERMUTE "tgj_op_permute"
-        CMP "tgj_op_cmp", SELECT "tgj_op_select", RESIZE "tgj_op_resize", CONVERT "tgj_op_convert", HALF "tgj_op_half"
-        GETEXP "tgj_op_getexp"
+        XOR "tgj_op_xor", ANDN "tgj_op_andn", DIV "tgj_op_div", SQRT "tgj_op_sqrt"
+        ROUND "tgj_op_round", SHL "tgj_op_shl", SAR "tgj_op_sar", FMA "tgj_op_fma", FNMA "tgj_op_fnma"
+        TERN "tgj_op_tern", PERMUTE "tgj_op_permute", CMP "tgj_op_cmp", SELECT "tgj_op_select"
+        RESIZE "tgj_op_resize", CONVERT "tgj_op_convert", HALF "tgj_op_half"
     enum:
         F4 "TGJ_F4", F8 "TGJ_F8", I4 "TGJ_I4", M4 "TGJ_M4", M8 "TGJ_M8", TYPES "TGJ_TYPES"
     ctypedef struct Row "tgj_row":
