@@ -226,7 +226,7 @@ def _check_step(step: Step, values: int, group: Group) -> None:
             f"{step.described.title} takes {wanted} operands, the step has {len(step.args)}"
         )
     for arg in step.args:
-        if arg.__class__ is int and not 0 <= arg < values:  # type: ignore[operator]
+        if arg.__class__ is int and not 0 <= arg < values:
             raise Refused(f"{step.described.title} has an operand that is no value before it")
     for name, value in step.params.items():
         if isinstance(value, str):

@@ -43,7 +43,8 @@ class Form:
         self.input_types: tuple[str, ...] | None = None
         self.templates: dict[Any, Any] = {}
         self.wide = self.called = self.rounds = False
-        self.in_lanes, self.count, self.typed, self.kind = True, 1, None, "cast"
+        self.in_lanes, self.count, self.kind = True, 1, "cast"
+        self.typed: Any = None
         self.result_types: tuple[str, ...] = (dtype,)
         self.key = "to"
         if not isinstance(described, Cast):
@@ -55,7 +56,6 @@ class Form:
             self._of_pointwise(described, dtype)
 
     def _of_pointwise(self, described: PointwiseOp, dtype: str) -> None:
-        assert self.typed is not None
         self.kind, self.names = "pointwise", described.inputs
         self.count = len(self.names)
         self.input_types = tuple(self.typed.input_types)

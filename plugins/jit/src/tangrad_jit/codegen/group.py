@@ -70,9 +70,11 @@ class Step:
             order, several for a step with several results), or constants.
         params: its parameters by name: Python numbers, which are part of the code, or `Number`s.
             One that is absent is None, or left out of the loop.
+        form: what is known of the op at the dtype, a `Form`, found when it is first asked for;
+            that raises ExpressionTypeError where the op has no meaning for the dtype.
     """
 
-    __slots__ = ("_form", "args", "described", "dtype", "params")
+    __slots__ = ("args", "described", "dtype", "form", "params")
 
     def __init__(
         self,
@@ -82,7 +84,15 @@ class Step:
         params: Mapping[str, float | int | bool | Number | None] = _NO_PARAMS,
     ) -> None:
         self.described, self.dtype, self.args, self.params = described, dtype, args, params
-        self._form: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        # Only what has no value yet comes here: `form`, which devices that compile source need not.
+        if name != "form":
+            raise AttributeError(name)
+        from tangrad_jit.codegen.forms import form_of
+
+        self.form = form_of(self.described, self.dtype)
+        return self.form
 
     def typed(self) -> Any:
         """Return the typed programs.
@@ -91,20 +101,6 @@ class Step:
             ExpressionTypeError: the op has no meaning for the dtype.
         """
         return self.form.typed
-
-    @property
-    def form(self) -> Any:
-        """What is known of the op at the dtype, a `Form`.
-
-        Raises:
-            ExpressionTypeError: the op has no meaning for the dtype.
-        """
-        if self._form is None:
-            # Imported here: devices that compile source have groups, but no forms.
-            from tangrad_jit.codegen.forms import form_of
-
-            self._form = form_of(self.described, self.dtype)
-        return self._form
 
     @property
     def result_types(self) -> tuple[str, ...]:

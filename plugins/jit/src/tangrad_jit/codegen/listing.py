@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad_jit.codegen._emit import FORMS, emit  # type: ignore[attr-defined]
+from tangrad_jit.codegen._emit import FORMS, emit
 from tangrad_jit.codegen.rows import RowProgram
 
 _GENERAL = "rax rcx rdx rbx rsp rbp rsi rdi r8 r9 r10 r11 r12 r13 r14 r15".split()

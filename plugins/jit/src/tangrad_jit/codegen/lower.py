@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from tangrad.plugin.render import KINDS, Program, compute_type
-from tangrad_jit.codegen._emit import replay  # type: ignore[attr-defined]
+from tangrad_jit.codegen._emit import replay
 from tangrad_jit.codegen.elementary import CALLED_512, FUNCTIONS, OPS_512
 from tangrad_jit.codegen.group import Step
 from tangrad_jit.codegen.vector import (

@@ -8,11 +8,11 @@ folds is for rows that the compiled reductions fold in its order; all others cal
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from tangrad.plugin.render import KINDS, compute_type
 from tangrad_jit.codegen import _execute  # type: ignore[attr-defined]
-from tangrad_jit.codegen._emit import emit  # type: ignore[attr-defined]
+from tangrad_jit.codegen._emit import emit
 from tangrad_jit.codegen.group import Const, Group, Number, Step
 from tangrad_jit.codegen.lower import cast_value, casts, lower_step, template_of
 from tangrad_jit.codegen.rows import RowProgram
@@ -162,7 +162,7 @@ def _fold_results(
     return [Value(t, True, False) for t in types]
 
 
-def _is_a_number(group: Group, value: int | Const) -> bool:
+def _is_a_number(group: Group, value: int | Const) -> TypeGuard[int]:
     return (
         isinstance(value, int)
         and value < len(group.inputs)
@@ -262,8 +262,8 @@ class Planner:
         if not any(levels):
             return
         users: dict[int, set[int]] = {}  # the levels at which each value is read
-        for step, level in zip(self.group.steps, levels, strict=True):
-            for arg in step.args:
+        for reader, level in zip(self.group.steps, levels, strict=True):
+            for arg in reader.args:
                 if isinstance(arg, int):
                     users.setdefault(arg, set()).add(level)
         for k, step in enumerate(self.group.steps):
@@ -272,8 +272,8 @@ class Planner:
                 passed = called or users.get(value, set()) - {levels[k]}
                 if value not in self.homes and passed:
                     known = self.values[value]
-                    place = len(self.plan.temporaries)
-                    self.homes[value] = self._operand("temporary", place, known)
+                    number = len(self.plan.temporaries)
+                    self.homes[value] = self._operand("temporary", number, known)
                     self.plan.temporaries.append((BYTES[known.dtype], known.row, known.column))
 
     def _operand(self, place: str, index: int, value: Value) -> Operand:
@@ -352,7 +352,7 @@ class Planner:
         return lower_step(b, template, loads)
 
     def _fold(self, program: RowProgram, known: dict[int, int], step: Step) -> int:
-        source = self._node(program, known, step.args[0])
+        source = self._node(program, known, step.args[0])  # type: ignore[arg-type]
         kind = FOLDS[step.described.key]
         return program.builder.make("fold", program.builder.kind(source), (source,), kind)
 
@@ -425,12 +425,7 @@ class Planner:
     def _sizes(self) -> None:
         plan, group = self.plan, self.group
         plan.folds = any(step.form.kind == "fold" for step in group.steps)
-        used = {a for step in group.steps for a in step.args if not _is_a_number(group, a)}
-        plan.flat = not plan.folds and all(
-            v.row == v.column
-            for k, v in enumerate(self.values)
-            if k >= len(group.inputs) or k in used
-        )
+        plan.flat = not plan.folds and self._is_flat()
         if any(len(stage.operands) > 60 or len(stage.numbers) > 60 for stage in plan.stages):
             raise Refused("more operands than a stage takes")
         if len(plan.temporaries) > 60:
@@ -443,6 +438,18 @@ class Planner:
             plan.tile = plan.grain
         if self.emits_folds and self.evex is not None:
             plan.columns = columns_served(self.evex, 8 if self.wide else 4)
+
+    def _is_flat(self) -> bool:
+        """Tell whether what is read is one for each row and column, or one for all."""
+        group, used = self.group, None
+        for k, value in enumerate(self.values):
+            if value.row == value.column or _is_a_number(group, k):
+                continue
+            if used is None:
+                used = {a for step in group.steps for a in step.args if isinstance(a, int)}
+            if k >= len(group.inputs) or k in used:
+                return False
+        return True
 
 
 def _cost(stage: Stage) -> int:

@@ -465,7 +465,8 @@ def _describe(
 ) -> tuple[Group, list[int]]:
     inputs: dict[tuple[Value, int, str], int] = {}
     places: dict[Value, int] = {}  # of what is read
-    made, given = candidate.made, []
+    made = candidate.made
+    given: list[GroupInput] = []
     for node in group.nodes:
         for value in node.inputs:
             if value in places or value.root in made:
