@@ -23,13 +23,16 @@ from tangrad._C import DerivativeError
 from tangrad.expr import Expression, ExpressionError, ExpressionTypeError, parse
 from tangrad.expr.dtypes import BITS, COMPLEX, KINDS, REAL, compute_type
 from tangrad.expr.program import Program
-from tangrad.expr.render import DIALECTS, Dialect, suffix
-from tangrad.expr.render import c_prelude as prelude
 from tangrad.expr.syntax import DTYPES
 from tangrad.plugin.render.folds import Fold, TypedFold, folds
-from tangrad.plugin.render.functions import own_functions
 from tangrad.plugin.render.kernels import definitions, describe
 from tangrad.plugin.render.pointwise import PointwiseOp, TypedPointwise, pointwise_ops
+
+TYPE_CHECKING = False  # who types programs writes no C: what writes it is loaded when asked for
+if TYPE_CHECKING:
+    from tangrad.expr.render import DIALECTS, Dialect, suffix
+    from tangrad.expr.render import c_prelude as prelude
+    from tangrad.plugin.render.functions import own_functions
 
 __all__ = [
     "BITS",
@@ -58,3 +61,15 @@ __all__ = [
     "prelude",
     "suffix",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name == "own_functions":
+        from tangrad.plugin.render.functions import own_functions
+
+        return own_functions
+    if name not in ("DIALECTS", "Dialect", "prelude", "suffix"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tangrad.expr import render
+
+    return getattr(render, "c_prelude" if name == "prelude" else name)

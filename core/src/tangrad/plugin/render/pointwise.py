@@ -11,9 +11,12 @@ from tangrad import _C
 from tangrad.expr import ExpressionError
 from tangrad.expr.dtypes import KINDS, compute_type
 from tangrad.expr.program import Program
-from tangrad.expr.render import Dialect
 from tangrad.plugin.render.dtypes import accepted, result_dtype
 from tangrad.plugin.render.table import ops_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tangrad.expr.render import Dialect
 
 # Of more inputs than these only some sets are usual: there are 2^n of them.
 _FEW_INPUTS = 4
