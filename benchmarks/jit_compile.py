@@ -271,7 +271,7 @@ def beside_kernels(rounds: int) -> Iterator[tuple[str, float, float]]:
         yield name, min(whole), min(alone)
 
 
-def per_call(function: Callable[[], Any], times: int = 5000) -> float:
+def per_call(function: Callable[[], Any], times: int = 500) -> float:
     """Return the microseconds of a call, the loop's own aside."""
     nothing = lambda: None  # noqa: E731
     spent = []

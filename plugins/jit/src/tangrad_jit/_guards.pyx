@@ -8,6 +8,8 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free as free_memory, malloc
 from libc.string cimport memcmp, memcpy
 
+from types import GetSetDescriptorType, MethodDescriptorType
+
 from tangrad cimport api as tg
 
 cdef extern from "Python.h":
@@ -16,6 +18,30 @@ cdef extern from "Python.h":
     PyTypeObject* Py_TYPE(object)
     PyObject* PyFunction_GetCode(object)
     object PyCell_Get(object)
+    Py_ssize_t PySet_GET_SIZE(object)
+    ctypedef struct PyGetSetDef:
+        object (*get)(object, void*)
+        void* closure
+    ctypedef struct PyGetSetDescrObject:
+        PyGetSetDef* d_getset
+    ctypedef object (*PyCFunction)(object, PyObject*)
+    ctypedef struct PyMethodDef:
+        PyCFunction ml_meth
+        int ml_flags
+    ctypedef struct PyMethodDescrObject:
+        PyMethodDef* d_method
+    int METH_NOARGS
+
+cdef extern from *:
+    """
+    /* A dict's version is another after each change (PEP 509); later versions of Python have none. */
+    #if PY_VERSION_HEX < 0x030C0000
+    #define tg_version(d) (((PyDictObject*)(d))->ma_version_tag)
+    #else
+    #define tg_version(d) ((uint64_t)0)
+    #endif
+    """
+    uint64_t tg_version(PyObject*)
 
 cdef const tg.tg_api* API = tg.tg_import_api(3)
 
@@ -38,6 +64,26 @@ def is_same(a, b):
     return same(a, b)
 
 
+cdef PyGetSetDef* getter_of(object kind, str name) except? NULL:
+    """How C reads an attribute of a class of tensors, or NULL where the class has it in Python."""
+    found = getattr(kind, name, None)
+    return (<PyGetSetDescrObject*>found).d_getset if type(found) is GetSetDescriptorType else NULL
+
+
+cdef inline object attribute(PyGetSetDef* getter, object t, str name):
+    return getter.get(t, getter.closure) if getter != NULL else getattr(t, name)
+
+
+cdef PyCFunction caller_of(object kind, str name) except? NULL:
+    """How C calls a method of a class of tensors, or NULL where the class has it in Python."""
+    cdef PyMethodDef* found
+    method = getattr(kind, name, None)
+    if type(method) is not MethodDescriptorType:
+        return NULL
+    found = (<PyMethodDescrObject*>method).d_method
+    return found.ml_meth if found.ml_flags == METH_NOARGS else NULL
+
+
 cdef class Geometry:
     """What is compared of a tensor.
 
@@ -52,13 +98,17 @@ cdef class Geometry:
     cdef void* device
     cdef int64_t sizes[128]
     cdef readonly bint requires_grad
-    cdef bint lazy, may_be_lazy
+    cdef bint lazy, may_be_lazy, is_complex
+    cdef PyGetSetDef* flag
+    cdef PyCFunction is_neg
 
     def __init__(self, tensor, bint given=False):
         cdef int d
+        self.flag, self.is_neg = getter_of(type(tensor), "requires_grad"), caller_of(type(tensor), "is_neg")
+        self.is_complex = tensor.is_complex()
         self.layout, self.lazy = tensor.layout, tensor.is_conj() or tensor.is_neg()
         # A tensor that is held becomes a view of complex memory only with such strides.
-        self.may_be_lazy = given or tensor.is_complex() or not tensor.is_contiguous()
+        self.may_be_lazy = given or self.is_complex or not tensor.is_contiguous()
         self.kind = type(tensor)
         self.dtype, self.ndim = API.dtype_index(<PyObject*>tensor), API.ndim(<PyObject*>tensor)
         self.device = API.device_of(<PyObject*>tensor)
@@ -80,9 +130,14 @@ cdef class Geometry:
             return False
         if API.host_data(<PyObject*>t) == NULL and API.numel(<PyObject*>t) and t.layout is not self.layout:
             return False
-        if self.may_be_lazy and <bint>(t.is_neg() or t.is_conj()) != self.lazy:
+        if self.may_be_lazy and self.is_lazy(t) != self.lazy:
             return False
-        return <bint>t.requires_grad == self.requires_grad
+        return <bint>attribute(self.flag, t, "requires_grad") == self.requires_grad
+
+    cdef bint is_lazy(self, object t):
+        if <bint>(self.is_neg(t, NULL) if self.is_neg != NULL else t.is_neg()):
+            return True
+        return self.is_complex and <bint>t.is_conj()
 
     def holds(self, tensor):
         """Return whether a tensor is of this geometry, dtype, device, layout, class and requires_grad."""
@@ -329,11 +384,15 @@ cdef class TypeGuard(Guard):
 cdef class EqualGuard(Guard):
     """An object equals a copy of what it was: sets and the like."""
     cdef object held, copy
+    cdef bint is_set
 
     def __init__(self, str path, held):
         self.path, self.held, self.copy = path, held, held.copy()
+        self.is_set = type(held) is set
 
     cdef bint holds(self):
+        if self.is_set and PySet_GET_SIZE(self.held) == 0:
+            return PySet_GET_SIZE(self.copy) == 0
         return self.held == self.copy
 
 
@@ -350,9 +409,8 @@ cdef class SlotGuard(Guard):
         return same(getattr(self.held, self.name, None), self.value)
 
 
-cdef tuple hooks_of(object tensor):
-    """The hooks of a tensor, also those that run when its gradient is accumulated, in their order."""
-    first, then = tensor._backward_hooks, tensor._post_accumulate_grad_hooks
+cdef tuple hooks_of(object first, object then):
+    """Hooks of a tensor, and those that run when its gradient is accumulated, in their order."""
     if not first and not then:
         return ()
     return (tuple(first.items()) if first else (), tuple(then.items()) if then else ())
@@ -364,16 +422,28 @@ cdef class TensorGuard(Guard):
     cdef Geometry geometry
     cdef tuple hooks
     cdef bint leaf
+    cdef PyGetSetDef* first
+    cdef PyGetSetDef* then
 
     def __init__(self, str path, tensor):
         self.path, self.tensor, self.geometry = path, tensor, Geometry(tensor)
         self.leaf = tensor.requires_grad
-        self.hooks = hooks_of(tensor) if self.leaf else ()
+        self.first = getter_of(type(tensor), "_backward_hooks")
+        self.then = getter_of(type(tensor), "_post_accumulate_grad_hooks")
+        self.hooks = self.hooks_now() if self.leaf else ()
+
+    cdef tuple hooks_now(self):
+        return hooks_of(attribute(self.first, self.tensor, "_backward_hooks"),
+                        attribute(self.then, self.tensor, "_post_accumulate_grad_hooks"))
 
     cdef bint holds(self):
+        cdef tuple hooks
         if not self.geometry.fits(self.tensor):
             return False
-        return not self.leaf or hooks_of(self.tensor) == self.hooks
+        if not self.leaf:
+            return True
+        hooks = self.hooks_now()
+        return hooks is self.hooks or hooks == self.hooks
 
     def why(self):
         reason = self.geometry.why(self.tensor) if not self.geometry.fits(self.tensor) else "it has other hooks"
@@ -410,6 +480,12 @@ cdef str short(object value):
     return f"an object of {type(value).__name__}"
 
 
+cdef struct tg_watched:             # a dict, what guards it, and its version when that was last asked
+    PyObject* held
+    PyObject* guard
+    uint64_t version
+
+
 cdef class Guards:
     """All that must hold.
 
@@ -417,15 +493,40 @@ cdef class Guards:
         entries: the guards, in the order in which they are compared.
     """
     cdef readonly list entries
+    cdef list others                # those that are no DictGuard
+    cdef tg_watched* dicts
+    cdef int ndicts
 
     def __init__(self, entries):
         self.entries = list(entries)
+        dicts = [guard for guard in self.entries if type(guard) is DictGuard]
+        self.others = [guard for guard in self.entries if type(guard) is not DictGuard]
+        self.dicts = <tg_watched*>malloc((len(dicts) + 1) * sizeof(tg_watched))
+        if self.dicts == NULL:
+            raise MemoryError(f"no memory for {len(dicts)} guards")
+        for guard in dicts:
+            self.dicts[self.ndicts].guard = <PyObject*>guard
+            self.dicts[self.ndicts].held = <PyObject*>(<DictGuard>guard).held
+            self.dicts[self.ndicts].version = 0
+            self.ndicts += 1
+
+    def __dealloc__(self):
+        free_memory(self.dicts)
 
     cpdef bint hold(self):
         """Return whether all of them hold."""
         cdef Py_ssize_t i
-        for i in range(PyList_GET_SIZE(self.entries)):
-            if not (<Guard>PyList_GET_ITEM(self.entries, i)).holds():
+        cdef tg_watched* one
+        cdef uint64_t version
+        for i in range(self.ndicts):
+            one = &self.dicts[i]
+            version = tg_version(one.held)
+            if version == 0 or version != one.version:
+                if not (<DictGuard>one.guard).holds():
+                    return False
+                one.version = version
+        for i in range(PyList_GET_SIZE(self.others)):
+            if not (<Guard>PyList_GET_ITEM(self.others, i)).holds():
                 return False
         return True
 
@@ -562,3 +663,4 @@ cdef class Overlaps:
 
 include "capture/call_filter.pxi"
 include "capture/geometry.pxi"
+include "compiling/serving.pxi"

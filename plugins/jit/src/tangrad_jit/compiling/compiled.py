@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tangrad.plugin import is_intercepted
-from tangrad_jit._guards import Pattern
+from tangrad_jit._guards import Choosing, Pattern
 from tangrad_jit.capture.errors import CaptureError, Unsettled
 from tangrad_jit.capture.sources import Source
 from tangrad_jit.capture.surroundings import Key
@@ -67,7 +67,7 @@ class Settings:
     dynamic: bool | None = None
 
 
-class Compiled:
+class Compiled(Choosing):
     """Stands for a function.
 
     Attributes:
@@ -83,10 +83,10 @@ class Compiled:
 
     def __init__(self, function: Callable[..., Any], settings: Settings) -> None:
         self.function, self.settings = function, settings
-        self.executables: list[Executable] = []
+        self.executables = []
         self.families: list[SizeFamily] = []
         self.events: list[str] = []
-        self.off: str = ""
+        self.off = ""
         self._called = False  # under a stance that tells the first call
         self._known: dict[Any, Any] = {}
         self._unsettled = 0
@@ -105,19 +105,7 @@ class Compiled:
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function, by a graph where one fits."""
-        if self.off or is_intercepted():
-            return self._as_it_is(args, kwargs)
-        if stance.current == "force_eager":
-            return self.function(*args, **kwargs)
-        for k, executable in enumerate(self.executables):
-            tensors = executable.fits(args, kwargs)
-            if tensors is not None and executable.doubtful(tensors):
-                return self._confirm(executable, tensors, args, kwargs)
-            if tensors is not None:
-                if k > 1:
-                    self._put_first(executable)
-                return self._execute(executable, tensors, args, kwargs)
-        return self._record(args, kwargs)
+        return self.serve(args, kwargs)
 
     def _as_it_is(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function, with its pointwise work queued where that is allowed and pays."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import tangrad
 from tangrad.utils import _pytree
-from tangrad_jit._guards import Geometry, Guards, Overlaps, Pattern, is_same
+from tangrad_jit._guards import Geometry, Overlaps, Pattern, Serving, is_same
 from tangrad_jit.capture.recorder import memory_of
 from tangrad_jit.capture.sources import argument_sources, changed_numbers
 from tangrad_jit.compiling.given_numbers import GivenNumbers
@@ -41,7 +41,7 @@ class Prepared:
     beside: list[Any]
 
 
-class Executable:
+class Executable(Serving):
     """Runs in the place of a function's call.
 
     Args:
@@ -73,8 +73,7 @@ class Executable:
 
         assert recording.pattern is not None
         assert recording.guards is not None
-        self.pattern: Pattern = recording.pattern
-        self.guards: Guards = recording.guards
+        self.pattern, self.guards = recording.pattern, recording.guards
         self.state = state_of_thread()
         self.seconds = 0.0
         self.dropped = ""
@@ -89,7 +88,7 @@ class Executable:
         if prepare is None:
             prepare = _by_passes(parts, settings)
         self.forward, self._run_forward = self._prepare(parts.forward, settings, prepare, 0)
-        self.backward: Graph | None = None
+        self.backward = None
         if parts.backward is not None:
             self.backward, self._run_backward = self._prepare(parts.backward, settings, prepare, 1)
         self.recorded = parts.forward
@@ -117,17 +116,15 @@ class Executable:
         return made.graph, lambda inputs: plan.run(inputs + made.beside)
 
     def _bind_inputs(self, graph: Graph) -> None:
-        self._template: list[Any] = []
-        self._gradients: list[tuple[int, Any]] = []
+        template: list[Any] = []
+        self._gradients, self._equal, self._fixed = [], [], []
         self._arguments = 0
         same: dict[Any, int] = {}
-        self._equal: list[tuple[int, int]] = []
-        self._fixed: list[tuple[int, int]] = []
         captured = {
             memory_of(i.tensor): i.tensor.data_ptr() for i in graph.inputs if i.kind == "capture"
         }
         for place, entry in enumerate(graph.inputs):
-            self._template.append(entry.tensor if entry.kind != "argument" else None)
+            template.append(entry.tensor if entry.kind != "argument" else None)
             if entry.kind == "gradient":
                 self._gradients.append((place, entry.tensor))
             if entry.kind != "argument":
@@ -139,7 +136,7 @@ class Executable:
             same.setdefault(key, place)
             if key in self.recording_captures() or key in captured:
                 self._fixed.append((place, entry.tensor.data_ptr()))
-        self._given = self._arguments + len(self.numbers.sources)
+        self._held = template[self._arguments + len(self.numbers.sources) :]
         self._asks_numbers = bool(self.numbers.sources) or self.numbers.reads
         self._writes(graph)
 
@@ -155,7 +152,7 @@ class Executable:
         """Note which inputs are written, to see that no other shares their memory."""
         roots = {value.root for node in graph.nodes for value in node.written}
         self._written = [k for k, i in enumerate(graph.inputs) if i.value in roots]
-        self._overlaps: Overlaps | None = None
+        self._overlaps = None
         if self._written and self._arguments:
             held = [None if i.kind == "argument" else i.tensor for i in graph.inputs]
             extents = [_extent(i.value) for i in graph.inputs]
@@ -164,7 +161,7 @@ class Executable:
     def _bind_result(self, recording: Recording, graph: Graph) -> None:
         places = {i.value: k for k, i in enumerate(graph.inputs)}
         self._spec = recording.spec
-        self._leaves: list[tuple[str, Any]] = []
+        self._leaves = []
         for kind, item in recording.leaves:
             if kind == "output":
                 value = recording.graph.outputs[item]
@@ -185,29 +182,6 @@ class Executable:
         self._tangents = [value.type for value in recording.tangents]
 
     # --- choosing --------------------------------------------------------------------------
-
-    def fits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
-        """Return what the graph is given of a call if this stands for it, else None.
-
-        Returns:
-            The tensors among the arguments, then the numbers.
-        """
-        tensors = self.pattern.match(args, kwargs)
-        if tensors is None or not self.guards.hold() or self.state != state_of_thread():
-            return None
-        if self._equal or self._fixed:
-            for a, b in self._equal:
-                if tensors[a] is not tensors[b]:
-                    return None
-            for a, address in self._fixed:
-                if tensors[a].data_ptr() != address:
-                    return None
-        if self._overlaps is not None and self._overlaps.found(tensors):
-            return None
-        if self._asks_numbers:
-            numbers = self.numbers.take(args, kwargs)
-            return None if numbers is None else tensors + numbers
-        return tensors
 
     def holds_outside(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether all but the arguments is as it was."""
@@ -246,35 +220,21 @@ class Executable:
     # --- running ---------------------------------------------------------------------------
 
     def _inputs(self, tensors: list[Any]) -> list[Any]:
-        inputs = tensors + self._template[self._given :]
+        inputs = tensors + self._held
         for place, owner in self._gradients:
             inputs[place] = owner.grad
         return inputs
 
-    def run(self, tensors: list[Any]) -> Any:
-        """Return the result for what `fits` has found."""
-        inputs = tensors + self._template[self._given :]
-        if self._gradients:
-            for place, owner in self._gradients:
-                inputs[place] = owner.grad
-        for tensor in self._replaced:
-            tensor.grad = None  # its memory is free for the run
-        if self.backward is not None:
-            sources = [inputs[k] for k in self._sources]
-            outs = _Recorded.apply(self, inputs, *sources)
-            outs = list(outs) if isinstance(outs, tuple) else [outs]
-        else:
-            outs = self._run_forward(inputs)
-            for k in self._spent:
-                outs[k].requires_grad_().register_hook(_refuse)
-        for tensor, at in self._new_gradients:
-            tensor.grad = None if at is None else outs[at]
-        return self._result(outs, inputs)
+    def _run_recorded(self, inputs: list[Any]) -> list[Any]:
+        """Run forward so that its results can be differentiated."""
+        outs = _Recorded.apply(self, inputs, *[inputs[k] for k in self._sources])
+        return list(outs) if isinstance(outs, tuple) else [outs]
+
+    def _mark_spent(self, outs: list[Any]) -> None:
+        for k in self._spent:
+            outs[k].requires_grad_().register_hook(_refuse)
 
     def _result(self, outs: list[Any], inputs: list[Any]) -> Any:
-        if self._single:
-            kind, item = self._leaves[0]
-            return outs[item] if kind == "output" else inputs[item] if kind == "input" else item
         leaves = [
             outs[item] if kind == "output" else inputs[item] if kind == "input" else item
             for kind, item in self._leaves

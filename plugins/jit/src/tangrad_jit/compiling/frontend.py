@@ -88,7 +88,7 @@ def compile(
 
 
 def _function(function: Callable[..., Any], compiled: Compiled) -> Callable[..., Any]:
-    call = compiled.__call__
+    call = compiled.serve
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -116,11 +116,11 @@ class OptimizedModule(nn.Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module, by a graph where one fits."""
-        return self.compiled(args, kwargs)
+        return self.compiled.serve(args, kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module, by a graph where one fits."""
-        return self.compiled(args, kwargs)
+        return self.compiled.serve(args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_orig_mod":

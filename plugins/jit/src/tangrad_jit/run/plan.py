@@ -94,33 +94,32 @@ class Plan:
             # A run is under way, so that its memory cannot be moved.
             self._shared_arena = Arena()
             self._shared_arena.lock.acquire()
-        self._lock = self._shared_arena.lock
+        lock = self._shared_arena.lock
+        self._acquire, self._release = lock.acquire, lock.release
         try:
             self._build()
         finally:
-            self._lock.release()
+            lock.release()
 
     def run(self, inputs: list[Any]) -> list[Any]:
         """Return the outputs for inputs in the order of the graph's.
 
         A second run that begins before the first has ended is interpreted: it has no arena.
         """
-        if not self._lock.acquire(blocking=False):
+        if not self._acquire(False):
             return interpret(self.graph, inputs)
         try:
             if self.program.busy:
                 return interpret(self.graph, inputs)
             if self._added and self.program.timed:
                 self._keep_what_pays()
-            if not (self._records and tangrad.is_grad_enabled()):
-                return self._run(inputs)
-            with tangrad.no_grad():
-                return self._run(inputs)
+            if self._records and tangrad.is_grad_enabled():
+                with tangrad.no_grad():
+                    made: list[Any] = self.program.run(inputs)
+            else:
+                made = self.program.run(inputs)
         finally:
-            self._lock.release()
-
-    def _run(self, inputs: list[Any]) -> list[Any]:
-        made = self.program.run(inputs)
+            self._release()
         if self._nested is None:
             return made
         return [item if register is None else made[register] for item, register in self._nested]
