@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
 import random
 import statistics
@@ -20,15 +19,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import tangrad
 from tangrad import nn
 
-HERE = Path(__file__).resolve()
 OPS = 100
 ROWS, COLUMNS = 16, 64
 WARM, FIRST, CALL = 10.0, 50.0, 3.0  # the goals: ms, ms, us
@@ -58,9 +54,72 @@ OTHERS = (
 )
 COUNTED = {OTHERS[2]: 2, OTHERS[3]: 2, OTHERS[5]: 3}
 
+# What a fresh process does. It imports nothing else, so that nothing is there that compiling needs.
+SETUP = {
+    "expressions": """
+code = compile(PROGRAM, "program.py", "exec")
+names = {"tangrad": tangrad, "functional": tangrad.nn.functional}
+exec(code, names)
+function = names["program"]
+args = tangrad.rand(16, 64), tangrad.rand(16, 64), tangrad.rand(64, 64)
+""",
+    "training": """
+nn = tangrad.nn
+model = nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 16), nn.Tanh(), nn.Linear(16, 10))
+update = tangrad.optim.Adam(model.parameters(), lr=1e-3)
+names = {"model": model, "update": update, "loss_of": nn.functional.cross_entropy}
+exec(compile(PROGRAM, "program.py", "exec"), names)
+function, args = names["program"], (tangrad.rand(16, 64), tangrad.arange(16) % 10)
+""",
+}
+STEP = """
+def program(x, y):
+    update.zero_grad()
+    loss = loss_of(model(x), y)
+    loss.backward()
+    update.step()
+    return loss
+"""
+CHILD = """
+import gc, os, sys, time
+import tangrad
+SETUP
+for _ in range(3):
+    start = time.process_time()
+    function(*args)
+    alone = time.process_time() - start
+files, live = [], True
+def hook(event, given):
+    if not live:
+        return
+    if event == "open":
+        path, mode, flags = given
+        bits = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+        if flags & bits if mode is None else set("wax+") & set(str(mode)):
+            files.append(str(path))
+    elif event in ("os.mkdir", "os.rename"):
+        files.append(str(given[0]))
+sys.addaudithook(hook)
+before = set(sys.modules)
+gc.collect()
+start = time.process_time()
+fast = tangrad.compile(function, fullgraph=True, options={"measure": False})
+for _ in range(3):
+    fast(*args)
+    if fast.compiled.executables:
+        break
+took, live = time.process_time() - start, False
+assert fast.compiled.executables
+print(1e3 * (took - alone))
+print(*sorted(set(sys.modules) - before))
+print(*files)
+"""
+
 
 def source(kind: str, seed: int) -> str:
-    """Return a program of 100 ops: all of them pointwise, or every third of another kind."""
+    """Return a program: a step of training, or 100 ops, a third of which are not pointwise."""
+    if kind == "training":
+        return STEP
     rng = random.Random(f"{kind} {seed}")
     lines = ["def program(x0, x1, w):"]
     made = count = 0
@@ -197,49 +256,15 @@ def warm(kind: str, rounds: int) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def written() -> Iterator[list[str]]:
-    """Collect the files that are opened to be written, and the folders that are made."""
-    found: list[str] = []
-    live = [True]
-
-    def hook(event: str, args: tuple[Any, ...]) -> None:
-        if not live[0]:
-            return
-        if event == "open":
-            path, mode, flags = args
-            writes = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) if mode is None else mode
-            if writes if mode is None else set("wax+") & set(str(mode)):
-                found.append(str(path))
-        elif event in ("os.mkdir", "os.rename"):
-            found.append(str(args[0]))
-
-    sys.addaudithook(hook)
-    try:
-        yield found
-    finally:
-        live[0] = False
-
-
-def first(kind: str, seed: int) -> dict[str, Any]:
-    """Return what the first compilation of this process costs."""
-    function, args = program(kind, seed)
-    alone = prepared(function, args)
-    gc.collect()
-    before = set(sys.modules)
-    with written() as files:
-        took, _ = compiled_in(function, args)
-    made = sorted(set(sys.modules) - before)
-    return {"ms": 1e3 * (took - alone), "modules": made, "files": files}
-
-
 def fresh(kind: str, seed: int) -> dict[str, Any]:
-    """Return what `first` finds in a fresh process, which may keep compiled modules."""
+    """Return what the first compilation of a fresh process costs; it may keep compiled modules."""
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    command = [sys.executable, str(HERE), "--first", kind, "--seed", str(seed)]
+    text = SETUP[kind if kind == "training" else "expressions"]
+    child = CHILD.replace("SETUP", text.replace("PROGRAM", repr(source(kind, seed))))
+    command = [sys.executable, "-c", child]
     done = subprocess.run(command, env=kept, capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    took, modules, files = done.stdout.splitlines()
+    return {"ms": float(took), "modules": modules.split(), "files": files.split()}
 
 
 def beside_kernels(rounds: int) -> Iterator[tuple[str, float, float]]:
@@ -288,12 +313,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="how often each is taken")
     parser.add_argument("--only", default="", help="programs, calls: those whose names begin so")
-    parser.add_argument("--first", help=argparse.SUPPRESS)
-    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.first:
-        print(json.dumps(first(given.first, given.seed)))
-        return
     for kind in ("pointwise", "mixed", "training"):
         if not kind.startswith(given.only):
             continue

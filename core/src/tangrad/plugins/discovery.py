@@ -32,9 +32,9 @@ GROUPS = (
     "tangrad.exporters",
     HOOKS,
 )
-# What programs ask for by name is loaded by stevedore. The others may be needed for the first
-# tensor, which would take half as long again, most of it for modules that stevedore loads.
-_BY_STEVEDORE = frozenset({"tangrad.compilers", "tangrad.collectives", "tangrad.exporters"})
+# The others may be needed for the first tensor, or to compile, which would take as long again,
+# most of it for modules that stevedore loads.
+_BY_STEVEDORE = frozenset({"tangrad.collectives", "tangrad.exporters"})
 
 DISABLE_VARIABLE = "TANGRAD_DISABLE_PLUGINS"
 PROBE_VARIABLE = "TANGRAD_PROBE_TIMEOUT"

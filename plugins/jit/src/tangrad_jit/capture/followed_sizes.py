@@ -74,6 +74,10 @@ class FollowedSizes:
         """Whether the run goes on in this thread, outside of any op."""
         return self.recorder.failure is None and innermost_tracer() is self.recorder
 
+    def followed(self) -> FollowSizes:
+        """Return a context in which calls of the program are followed."""
+        return FollowSizes(self)
+
     def lose(self, reason: str) -> None:
         """Say that something may have been decided unseen."""
         self.lost = self.lost or reason

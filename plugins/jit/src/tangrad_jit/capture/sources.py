@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
-import tangrad
 from tangrad_jit._guards import CellGuard, DictGuard, EntryGuard, Guard, ListGuard, is_same
 from tangrad_jit.capture.surroundings import Key
 
@@ -190,10 +190,13 @@ def replaced(args: Any, kwargs: Any, others: dict[Key, Any]) -> tuple[Any, Any]:
 
 def hyperparameters(objects: Iterable[Any]) -> set[Key]:
     """Return the keys of what schedules change of the optimizers among objects."""
+    module = sys.modules.get("tangrad.optim.optimizer")
+    if module is None:
+        return set()  # nobody has made one
     return {
         (id(group), "lr")
         for item in objects
-        if isinstance(item, tangrad.optim.Optimizer)
+        if isinstance(item, module.Optimizer)
         for group in item.param_groups
     }
 

@@ -6,8 +6,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tangrad.plugin import is_intercepted
 from tangrad_jit._guards import Choosing, Pattern
@@ -16,13 +15,14 @@ from tangrad_jit.capture.sources import Source
 from tangrad_jit.capture.surroundings import Key
 from tangrad_jit.compiling import stance
 from tangrad_jit.compiling.executable import Executable
-from tangrad_jit.compiling.queued import QueuedCalls
 from tangrad_jit.compiling.recording import Recording, record, tensors_among
-from tangrad_jit.compiling.size_family import SizeFamily
-from tangrad_jit.compiling.size_terms import Disagreement, Unknown
 from tangrad_jit.compiling.sizes import Dimension, Sizes, size_changes
 from tangrad_jit.graph.printer import text_of
 from tangrad_jit.run.plan import Arena
+
+if TYPE_CHECKING:
+    from tangrad_jit.compiling.queued import QueuedCalls
+    from tangrad_jit.compiling.size_family import SizeFamily
 
 __all__ = ["Compiled", "Settings", "is_compiling", "refuse"]
 
@@ -44,7 +44,6 @@ def refuse(reason: str) -> None:
         _compiling.recorder.refuse(reason)
 
 
-@dataclass
 class Settings:
     """How a function is compiled.
 
@@ -58,13 +57,18 @@ class Settings:
         dynamic: whose sizes may differ without being recordings; see `Sizes`.
     """
 
-    fullgraph: bool = False
-    backend: Callable[..., Any] | None = None
-    limit: int = 8
-    check: float = 0.0
-    fast: bool = False
-    measure: bool = True
-    dynamic: bool | None = None
+    def __init__(
+        self,
+        fullgraph: bool = False,
+        backend: Callable[..., Any] | None = None,
+        limit: int = 8,
+        check: float = 0.0,
+        fast: bool = False,
+        measure: bool = True,
+        dynamic: bool | None = None,
+    ) -> None:
+        self.fullgraph, self.backend, self.limit = fullgraph, backend, limit
+        self.check, self.fast, self.measure, self.dynamic = check, fast, measure, dynamic
 
 
 class Compiled(Choosing):
@@ -83,7 +87,7 @@ class Compiled(Choosing):
 
     def __init__(self, function: Callable[..., Any], settings: Settings) -> None:
         self.function, self.settings = function, settings
-        self.executables = []
+        self.executables: list[Executable] = []
         self.families: list[SizeFamily] = []
         self.events: list[str] = []
         self.off = ""
@@ -101,6 +105,8 @@ class Compiled(Choosing):
     def _new_queued(self) -> QueuedCalls | None:
         if self.settings.fullgraph or self.settings.backend is not None:
             return None
+        from tangrad_jit.compiling.queued import QueuedCalls
+
         return QueuedCalls(self.function, self.settings.measure, self.events)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -194,6 +200,9 @@ class Compiled(Choosing):
 
     def _join(self, executable: Executable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Have a recording of other sizes serve all, where the new one is the same program."""
+        from tangrad_jit.compiling.size_family import SizeFamily
+        from tangrad_jit.compiling.size_terms import Disagreement, Unknown
+
         for other in self.executables:
             if self._untold >= self.families_tried or other.recording.sizes is None:
                 continue

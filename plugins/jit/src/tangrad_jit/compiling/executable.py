@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tangrad
 from tangrad.utils import _pytree
@@ -15,17 +14,18 @@ from tangrad_jit.capture.sources import argument_sources, changed_numbers
 from tangrad_jit.compiling.given_numbers import GivenNumbers
 from tangrad_jit.compiling.joint import Parts, part
 from tangrad_jit.compiling.recording import Recording
-from tangrad_jit.compiling.second_order import SecondOrder
 from tangrad_jit.compiling.thread_state import state_of_thread
 from tangrad_jit.graph.ir import Graph, Value
 from tangrad_jit.graph.types import ITEMSIZE, TensorType
 from tangrad_jit.passes.pipeline import optimize
 from tangrad_jit.run.plan import Arena, Plan
 
+if TYPE_CHECKING:
+    from tangrad_jit.compiling.second_order import SecondOrder
+
 __all__ = ["Executable", "Prepared"]
 
 
-@dataclass
 class Prepared:
     """A graph after the passes.
 
@@ -35,10 +35,10 @@ class Prepared:
         arena: where its plan places values, or None for one of its own.
     """
 
-    graph: Graph
-    groups: list[Any]
-    notes: list[str]
-    beside: list[Any]
+    def __init__(
+        self, graph: Graph, groups: list[Any], notes: list[str], beside: list[Any]
+    ) -> None:
+        self.graph, self.groups, self.notes, self.beside = graph, groups, notes, beside
 
 
 class Executable(Serving):
@@ -69,8 +69,6 @@ class Executable(Serving):
         prepare: Callable[[int], Prepared] | None = None,
         arena: Arena | None = None,
     ) -> None:
-        from tangrad_jit.compiling.trial import trial_of
-
         assert recording.pattern is not None
         assert recording.guards is not None
         self.pattern, self.guards = recording.pattern, recording.guards
@@ -94,7 +92,11 @@ class Executable(Serving):
         self.recorded = parts.forward
         self._bind_inputs(parts.forward)
         self._bind_result(recording, parts.forward)
-        self.trial = trial_of(self, settings)
+        self.trial = None
+        if settings.measure or settings.check:
+            from tangrad_jit.compiling.trial import trial_of
+
+            self.trial = trial_of(self, settings)
         for entry in recording.graph.inputs:
             if entry.kind in ("argument", "tangent"):
                 entry.tensor = None
@@ -178,8 +180,14 @@ class Executable(Serving):
         sources = [value for value, _ in recording.derivatives]
         self._sources = [places[value] for value in sources]
         self._derivative_places = [place is not None for _, place in recording.derivatives]
-        self._second = SecondOrder(graph, self._sources, sorted(self._differentiable))
+        if self.backward is not None:
+            self._second = self._second_order(graph)
         self._tangents = [value.type for value in recording.tangents]
+
+    def _second_order(self, graph: Graph) -> SecondOrder:
+        from tangrad_jit.compiling.second_order import SecondOrder
+
+        return SecondOrder(graph, self._sources, sorted(self._differentiable))
 
     # --- choosing --------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from tangrad_jit.capture.errors import CaptureError
@@ -12,7 +11,6 @@ from tangrad_jit.graph.ir import Graph, Node, Value, map_values, values_in
 __all__ = ["Parts", "part"]
 
 
-@dataclass
 class Parts:
     """Forward and backward.
 
@@ -23,9 +21,8 @@ class Parts:
         kept: how many values are kept.
     """
 
-    forward: Graph
-    backward: Graph | None
-    kept: int
+    def __init__(self, forward: Graph, backward: Graph | None, kept: int) -> None:
+        self.forward, self.backward, self.kept = forward, backward, kept
 
 
 def part(recording: Recording) -> Parts:

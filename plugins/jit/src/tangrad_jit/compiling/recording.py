@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tangrad
 from tangrad import nn
@@ -15,7 +14,6 @@ from tangrad.utils import _pytree
 from tangrad_jit._guards import GradientGuard, Guards, Pattern
 from tangrad_jit.capture.calls import CallWatch, asks_types, is_library
 from tangrad_jit.capture.errors import CaptureError, GuardError, Unsettled
-from tangrad_jit.capture.followed_sizes import FollowedSizes, FollowSizes
 from tangrad_jit.capture.numbers import Number, Numbers, plain_in
 from tangrad_jit.capture.recorder import Recorder, memory_of
 from tangrad_jit.capture.sources import (
@@ -29,12 +27,14 @@ from tangrad_jit.capture.surroundings import Key, Surroundings, survey
 from tangrad_jit.compiling.spent import is_used_up, refusal_beside, tells_of_second_time
 from tangrad_jit.graph.ir import Graph, Value, values_in
 
+if TYPE_CHECKING:
+    from tangrad_jit.capture.followed_sizes import FollowedSizes
+
 __all__ = ["Recording", "record", "tensors_among"]
 
 _PLAIN = (int, float, bool, complex, str, bytes, type(None))
 
 
-@dataclass
 class Recording:
     """What a run was.
 
@@ -55,24 +55,23 @@ class Recording:
         sizes: what the run read of sizes, or None where that was not followed.
     """
 
-    graph: Graph
-    result: Any = None
-    failure: CaptureError | None = None
-    pattern: Pattern | None = None
-    guards: Guards | None = None
-    executed: dict[CodeType, Any] = field(default_factory=dict)
-    spec: Any = None
-    leaves: list[tuple[str, Any]] = field(default_factory=list)
-    gradients: list[tuple[Any, int | None]] = field(default_factory=list)
-    forward_nodes: int = 0
-    returned: int = 0
-    tangents: list[Value] = field(default_factory=list)
-    spent: list[int] = field(default_factory=list)
-    differentiable: list[int] = field(default_factory=list)
-    derivatives: list[tuple[Value, Any]] = field(default_factory=list)
-    numbers: list[tuple[Source, Value, Any]] = field(default_factory=list)
-    asked: list[tuple[str, Any, Any, bool]] = field(default_factory=list)
-    sizes: FollowedSizes | None = None
+    def __init__(self, graph: Graph, sizes: FollowedSizes | None = None) -> None:
+        self.graph, self.sizes = graph, sizes
+        self.result: Any = None
+        self.failure: CaptureError | None = None
+        self.pattern: Pattern | None = None
+        self.guards: Guards | None = None
+        self.executed: dict[CodeType, Any] = {}
+        self.spec: Any = None
+        self.leaves: list[tuple[str, Any]] = []
+        self.gradients: list[tuple[Any, int | None]] = []
+        self.forward_nodes = self.returned = 0
+        self.spent: list[int] = []
+        self.differentiable: list[int] = []
+        self.tangents: list[Value] = []
+        self.derivatives: list[tuple[Value, Any]] = []
+        self.numbers: list[tuple[Source, Value, Any]] = []
+        self.asked: list[tuple[str, Any, Any, bool]] = []
 
 
 def record(
@@ -163,6 +162,8 @@ class _Session:
     def follow_sizes(self) -> None:
         """Have the run's sizes followed, unless its code may ask for the types of numbers."""
         if not any(asks_types(code) and not is_library(code) for code in self.before.code):
+            from tangrad_jit.capture.followed_sizes import FollowedSizes
+
             self.sizes = FollowedSizes(self.recorder)
 
     def _origin(self, tensor: Any) -> tuple[str, str, Any] | None:
@@ -205,7 +206,7 @@ class _Session:
                 watch = stack.enter_context(CallWatch(bool(self.sources), self.sizes))
                 stack.enter_context(traced_calls(recorder))
                 if self.sizes is not None:
-                    stack.enter_context(FollowSizes(self.sizes))
+                    stack.enter_context(self.sizes.followed())
                 self.raw = self.function(*args, **kwargs)
                 if self.sizes is not None:
                     self.raw = _pytree.tree_map(_plain_size, self.raw)

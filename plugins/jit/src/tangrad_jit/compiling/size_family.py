@@ -13,7 +13,7 @@ at sizes that are like no others, and a new size costs a plan. It holds where
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 from typing import Any
 
 from tangrad_jit._guards import Geometry, Pattern
@@ -218,15 +218,13 @@ class SizeFamily:
         """Return the recording with another graph of the same values."""
         recording = self._recordings[0]
         twins = dict(zip(values_of(recording.graph), values_of(graph), strict=True))
-        return dataclasses.replace(
-            recording,
-            graph=graph,
-            sizes=None,
-            tangents=[twins[value] for value in recording.tangents],
-            derivatives=[(twins[value], place) for value, place in recording.derivatives],
-            numbers=[(s, twins.get(value, value), n) for s, value, n in recording.numbers],
-            asked=[(c, _twin(a, twins), _twin(b, twins), o) for c, a, b, o in recording.asked],
-        )
+        made = copy.copy(recording)
+        made.graph, made.sizes = graph, None
+        made.tangents = [twins[value] for value in recording.tangents]
+        made.derivatives = [(twins[value], place) for value, place in recording.derivatives]
+        made.numbers = [(s, twins.get(value, value), n) for s, value, n in recording.numbers]
+        made.asked = [(c, _twin(a, twins), _twin(b, twins), o) for c, a, b, o in recording.asked]
+        return made
 
     def sizes_of(self, pattern: Pattern, tensors: dict[str, Any]) -> list[int] | None:
         """Return the symbols' sizes of a call, or None where the recording does not hold for it."""

@@ -8,22 +8,31 @@ nodes that read and write the same memory is the program's.
 
 from __future__ import annotations
 
-from tangrad_jit.graph.ir import Graph, Input, Node, Value
-from tangrad_jit.graph.parser import parse
-from tangrad_jit.graph.printer import text_of
-from tangrad_jit.graph.types import NumberType, TensorType, type_of
-from tangrad_jit.graph.verifier import GraphError, verify
+from typing import Any
 
-__all__ = [
-    "Graph",
-    "GraphError",
-    "Input",
-    "Node",
-    "NumberType",
-    "TensorType",
-    "Value",
-    "parse",
-    "text_of",
-    "type_of",
-    "verify",
-]
+_WHERE = {
+    "Graph": "ir",
+    "GraphError": "verifier",
+    "Input": "ir",
+    "Node": "ir",
+    "NumberType": "types",
+    "TensorType": "types",
+    "Value": "ir",
+    "parse": "parser",
+    "text_of": "printer",
+    "type_of": "types",
+    "verify": "verifier",
+}
+
+__all__ = sorted(_WHERE)
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: a compilation has no use for the parser."""
+    if name not in _WHERE:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    import importlib
+
+    value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+    globals()[name] = value
+    return value

@@ -17,14 +17,12 @@ touches both there.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 
 __all__ = ["ALIGNMENT", "Life", "lodge", "most_alive", "place"]
 
 ALIGNMENT = 64
 
 
-@dataclass(frozen=True)
 class Life:
     """How many bytes a value has, and the first and last step in which they matter.
 
@@ -35,11 +33,18 @@ class Life:
             touches it there); -1 where several do.
     """
 
-    key: Hashable
-    nbytes: int
-    first: int
-    last: int
-    sides: tuple[tuple[int, int], ...] = ()
+    __slots__ = ("first", "key", "last", "nbytes", "sides")
+
+    def __init__(
+        self,
+        key: Hashable,
+        nbytes: int,
+        first: int,
+        last: int,
+        sides: tuple[tuple[int, int], ...] = (),
+    ) -> None:
+        self.key, self.nbytes, self.first, self.last = key, nbytes, first, last
+        self.sides = sides
 
     def ends_before(self, other: Life) -> bool:
         """Return whether another begins when this one is gone for certain."""
