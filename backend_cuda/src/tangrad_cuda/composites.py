@@ -37,4 +37,18 @@ def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> 
     return result, *(x.reshape((-1, groups)) for x in moments)
 
 
-COMPOSITES: dict[str, Callable[..., Any]] = {"rms_norm": _rms_norm, "group_norm": _group_norm}
+def _interpolate(
+    input: Any, sizes: Any, mode: str, corners: bool, ratios: Any, antialias: bool
+) -> Any:
+    if not mode.endswith("linear") or antialias or not input.dtype.is_floating_point:
+        return None
+    from tangrad_cuda.resampling import resample_linear
+
+    return resample_linear(input, sizes, *[1.0] * (3 - len(ratios)), *ratios, corners)
+
+
+COMPOSITES: dict[str, Callable[..., Any]] = {
+    "rms_norm": _rms_norm,
+    "group_norm": _group_norm,
+    "interpolate": _interpolate,
+}

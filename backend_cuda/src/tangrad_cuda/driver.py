@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import tangrad
 from tangrad.plugin.compiled import CompilingDriver
@@ -16,6 +17,13 @@ from tangrad_cuda.dialect import DIALECT
 
 API = 1
 
+# Ops that this package defines, and the modules of their kernels.
+_OWN_OPS = {
+    "_row_norm": "row_norm_kernels",
+    "_row_norm_backward": "row_norm_kernels",
+    "_resample_linear": "resampling_kernels",
+    "_resample_linear_backward": "resampling_kernels",
+}
 # For the emulator's host engine: sources lie beside it under the digest of what was made of them.
 _EMULATOR = "TANGRAD_CUDA_EMULATOR_"
 SOURCES = f"{_EMULATOR}SOURCES"
@@ -266,11 +274,11 @@ class Cuda(CompilingDriver):
 
     def _of_own_op(self, op: Any, dtype: Any) -> Callable[..., Any] | None:
         """Return the kernel of an op that this package defines."""
-        if op.name not in ("_row_norm", "_row_norm_backward"):
+        module = _OWN_OPS.get(op.name)
+        if module is None:
             return None
-        from tangrad_cuda import row_norm_kernels
-
-        return row_norm_kernels.kernel_for(self, op, dtype)
+        made = importlib.import_module(f"tangrad_cuda.{module}").kernel_for(self, op, dtype)
+        return cast("Callable[..., Any]", made)
 
     def register_kernels(self, register: Any) -> None:
         """Register the copies between layouts and dtypes."""

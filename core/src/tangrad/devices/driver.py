@@ -51,8 +51,8 @@ class DeviceDriver:
             (`nll_loss_total`, `convolution_biased`, `window_average`, ...): for devices that have
             kernels of these, and where a pass more costs more than its work.
         composites: {name: function of a composite's arguments} of what the device does by ops of
-            its own: "rms_norm", "group_norm" (which gives mean and reciprocal deviation, too).
-            One returns None where the core's code is to run; checks have been made.
+            its own: "rms_norm", "group_norm", "interpolate". Called by the core's code, which
+            runs on where one returns None.
         record_event, query_event, synchronize_event: None on a device whose work is done when a
             call returns. Else `record_event(stream: int) -> int`, `query_event(event) -> bool`
             and `synchronize_event(event)`, all three.

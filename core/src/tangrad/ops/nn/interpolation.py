@@ -18,7 +18,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.definition.define import composite
 from tangrad.ops.nn.convolution import in_format_of
-from tangrad.ops.nn.fusing import fuses
+from tangrad.ops.nn.fusing import by_device, fuses
 from tangrad.ops.nn.pooling_adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -221,6 +221,11 @@ def _resample(
             f"interpolate in mode '{mode}' is not implemented for {input.dtype} of "
             f"{input.ndim} dimensions; convert to a floating-point dtype"
         )
+    spatial = zip(input.shape[2:], sizes, scales, strict=True)
+    ratios = tuple(_ratio(n, out, align_corners, scale) for n, out, scale in spatial)
+    found = by_device("interpolate", input, sizes, mode, align_corners, ratios, antialias)
+    if found is not None:
+        return found
     _reserve(input, sizes)
     pixels = not input.is_floating_point()
     x = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
