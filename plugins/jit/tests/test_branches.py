@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -78,7 +81,20 @@ class Heads(nn.Module):
         return ((q @ k.transpose(1, 2)).softmax(-1) @ v).transpose(0, 1).reshape(-1, 12)
 
 
+class Dropping(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.towers = nn.ModuleList(
+            nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.4), nn.Linear(8, 6), nn.Dropout(0.3))
+            for _ in range(2)
+        )
+
+    def forward(self, x):
+        return self.towers[0](x) * self.towers[1](x)
+
+
 MODELS = {
+    "dropping": (Dropping, (5, 6)),
     "towers": (lambda: Towers(3, 20), (6, 20)),
     "inception": (Inception, (2, 3, 7, 7)),
     "heads": (Heads, (5, 12)),
@@ -140,6 +156,65 @@ def test_of_errors_in_branches_the_first_of_the_program_is_raised(wrong, threads
         assert str(found.value) == str(eager.value)
         assert any("test_branches.py:" in note for note in found.value.__notes__)
     assert tangrad.equal(fast(good), f(good))
+
+
+def test_draws_of_random_numbers_are_made_before_the_branches_that_use_them(always):
+    _, fast = trained(Dropping, (5, 6), compile=True)
+    first = stretches_of(fast)[0]
+    graph = fast.compiled.executables[0].plans[0].graph
+    nodes = graph.nodes[first.first : first.last + 1]
+    assert len(first.branches) >= 2
+    assert sum(node.form == "draw" for node in nodes) > 1
+
+
+CHILD = """
+import os, threading
+import tangrad
+from tangrad import nn
+from tangrad_jit.passes import branches
+
+branches.costs = branches.Costs(always=True)
+tangrad.set_num_threads(3)
+tables = [tangrad.randn(4 + k, 3) for k in range(3)]
+
+def f(places):
+    return tangrad.cat([nn.functional.embedding(places[k], tables[k]).sin() for k in range(3)])
+
+good = tangrad.arange(3).repeat(3, 1)
+bad, wanted = good.clone(), f(good)
+bad[2, 1], bad[1, 0] = 99, 98
+fast = tangrad.compile(f, fullgraph=True, options={"measure": False})
+failed = []
+
+def many():
+    for k in range(300):
+        if k % 3:
+            failed.extend([] if tangrad.equal(fast(good), wanted) else ["another result"])
+            continue
+        try:
+            fast(bad)
+            failed.append("no error")
+        except IndexError as error:
+            failed.extend([] if "98" in str(error) else [str(error)])
+
+many()
+threads = [threading.Thread(target=many) for _ in range(3)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+if (child := os.fork()) == 0:
+    many()
+    os._exit(len(failed))
+assert os.waitpid(child, 0)[1] == 0
+assert not failed, failed
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_branches_run_in_several_threads_of_python_and_in_a_child_of_fork():
+    told = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CHILD], capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 0, told.stderr
 
 
 def test_explain_tells_what_runs_side_by_side(always):

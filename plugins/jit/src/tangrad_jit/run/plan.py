@@ -308,7 +308,7 @@ class Plan:
             elif node in self._lowered:
                 reads, writes = node.inputs, [*node.results, *node.written]
                 work = work_of(node)
-            elif self._is_silent(node) and not self._shows(node):
+            elif _is_early(node) or (self._is_silent(node) and not self._shows(node)):
                 continue
             else:
                 reads, writes, work = node.inputs, [*node.results, *node.written], 0.0
@@ -423,11 +423,15 @@ class Plan:
     def _emit_stretch(self, stretch: Stretch) -> None:
         """Add the steps of a stretch, and which of them are a branch."""
         program = self.program
+        nodes = self.graph.nodes[stretch.first : stretch.last + 1]
+        for node in filter(_is_early, nodes):
+            self._emit_node(node)
         begin = program.begin_stretch()
         steps: dict[int, list[int]] = {}
-        for position in range(stretch.first, stretch.last + 1):
+        for position, node in enumerate(nodes, stretch.first):
             before = program.count
-            self._emit_node(self.graph.nodes[position])
+            if not _is_early(node):
+                self._emit_node(node)
             steps[position] = list(range(before, program.count))
         apart = [[k for place in places for k in steps[place]] for places in stretch.branches]
         program.end_stretch(begin, apart, branches.costs.always)
@@ -643,6 +647,11 @@ def _copy_register(registers: list[Any], k: int) -> tuple[int, ...]:
 
 def _is_host(device: str) -> bool:
     return device == "cpu"
+
+
+def _is_early(node: Node) -> bool:
+    """Return whether a node may run before its stretch: a draw asks of tensors only their sizes."""
+    return node.form == DRAW and all(isinstance(v.type, TensorType) for v in node.inputs)
 
 
 def _line_of(node: Node) -> str:
