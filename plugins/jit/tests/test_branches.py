@@ -158,6 +158,23 @@ def test_of_errors_in_branches_the_first_of_the_program_is_raised(wrong, threads
     assert tangrad.equal(fast(good), f(good))
 
 
+def test_a_branch_whose_kernel_declines_is_gone_on_with_in_turn(threads, always):
+    pdist = nn.functional.pdist
+
+    def f(x, y):
+        return tangrad.cat([pdist(x.sin(), 3.0).cumsum(0).exp(), pdist(y.cos(), 3.0).cumsum(0)])
+
+    x, y = tangrad.rand(5, 3), tangrad.rand(5, 3)
+    fast = compiled(f)
+    fast(x, y)
+    (plan,) = fast.compiled.executables[0].plans
+    assert [len(s.branches) for s in plan.stretches] == [2]
+    assert [apart for _, apart, *_ in plan.program.branches] == [True]
+    for _ in range(2):
+        assert tangrad.equal(fast(x, y), f(x, y))
+        assert [apart for _, apart, *_ in plan.program.branches] == [False]
+
+
 def test_draws_of_random_numbers_are_made_before_the_branches_that_use_them(always):
     _, fast = trained(Dropping, (5, 6), compile=True)
     first = stretches_of(fast)[0]
@@ -258,8 +275,9 @@ class Timed:
 
     busy, timed = False, True
 
-    def __init__(self, program, apart):
-        self.program, self.branches = program, [(2, apart, 1e-4, 1e-4)]
+    def __init__(self, program, faster):
+        times = (1e-4, 5e-5 if faster else 1e-4)
+        self.program, self.branches = program, [(2, True, *times)]
 
     def __getattr__(self, name):
         return getattr(self.program, name)
@@ -269,17 +287,17 @@ class Timed:
 def test_branches_that_are_no_faster_give_their_memory_back(threads):
     a, b, x = wide().requires_grad_(False), wide().requires_grad_(False), tangrad.randn(20, 64)
     wanted = a(x) + b(x)
-    for apart in (True, False):
+    for faster in (True, False):
         fast = compiled(lambda x: a(x) + b(x))
         fast(x)
         (plan,) = fast.compiled.executables[0].plans
         before = plan.arena_bytes
         assert len(plan.stretches) == 1
-        plan.program = Timed(plan.program, apart)
+        plan.program = Timed(plan.program, faster)
         for _ in range(2):
             assert tangrad.equal(fast(x), wanted)
-        assert len(plan.stretches) == apart
-        assert (plan.arena_bytes < before) == (not apart)
+        assert len(plan.stretches) == faster
+        assert (plan.arena_bytes < before) == (not faster)
         assert fast.compiled.executables[0].arena.nbytes == plan.arena_bytes
 
 

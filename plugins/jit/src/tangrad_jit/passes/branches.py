@@ -27,12 +27,14 @@ class Costs:
         handover: what it costs to start branches and to wait for them.
         least: the work that two branches of a stretch have, or more.
         piece: a kernel by itself uses another thread for about each so much work.
+        timed: time branches both ways, and take the faster.
         always: count steps in place of work, and take branches whatever memory and time they need.
     """
 
     handover: float = 12.0
     least: float = 15.0
     piece: float = 40.0
+    timed: bool = True
     always: bool = False
 
 

@@ -127,13 +127,16 @@ cdef bint is_faster_apart(const tg_stretch* stretch) noexcept:
 
 
 cdef void note_time(tg_stretch* stretch, bint apart, int64_t taken) noexcept:
-    """Note how long a run took; after the last try the faster way is taken."""
+    """Note how long a run took; after the last try the faster way is taken.
+
+    Where other programs have the machine's threads, both ways take about as long: it may be free later.
+    """
     stretch.tries += 1
     if apart and (stretch.side_by_side == 0 or taken < stretch.side_by_side):
         stretch.side_by_side = taken
     if not apart and stretch.tries > 1 and (stretch.in_turn == 0 or taken < stretch.in_turn):
         stretch.in_turn = taken
-    stretch.apart = stretch.side_by_side < stretch.in_turn
+    stretch.apart = stretch.side_by_side < 1.02 * stretch.in_turn
 
 
 cdef tuple told(const tg_stretch* stretch):

@@ -29,6 +29,8 @@ from tangrad_jit.run.written_through import written_through
 __all__ = ["Arena", "Plan"]
 
 ALLOCATION = "empty_strided"
+# Branches for which memory is kept take at most this share of the time in turn.
+_FASTER = 0.97
 
 
 class Arena:
@@ -130,7 +132,7 @@ class Plan:
         """Plan anew without branches that have turned out no faster: they need memory."""
         self._added = 0
         told = zip(self.stretches, self.program.branches, strict=True)
-        slow = {stretch for stretch, (_, apart, *_) in told if not apart}
+        slow = {s for s, (_, on, turn, apart) in told if not on or apart > _FASTER * turn}
         if slow:
             self._refused |= slow
             self._build()
@@ -434,7 +436,8 @@ class Plan:
                 self._emit_node(node)
             steps[position] = list(range(before, program.count))
         apart = [[k for place in places for k in steps[place]] for places in stretch.branches]
-        program.end_stretch(begin, apart, branches.costs.always)
+        untimed = branches.costs.always or not branches.costs.timed
+        program.end_stretch(begin, apart, untimed)
 
     def _emit_results(self, node: Node) -> None:
         """Make the memory of what leaves the graph."""
