@@ -240,18 +240,6 @@ def test_guards_that_always_fail_end_in_eager_with_one_warning():
     assert [g(tangrad.ones(1), k).tolist() for k in range(3)] == [[0], [1], [2]]
 
 
-def test_a_graph_that_is_slower_is_dropped():
-    def f(x):
-        return x.t()
-
-    g = tangrad.compile(f)
-    g(tangrad.ones(2, 2))
-    (executable,) = g.compiled.executables
-    executable.trial.times = {True: [1.0], False: [0.5]}
-    executable.trial._decide(executable)
-    assert "the graph took" in executable.dropped
-
-
 def test_a_difference_is_found_and_shown(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     g = tangrad.compile(lambda x: x + 1, options={"check": 1.0, "measure": False})

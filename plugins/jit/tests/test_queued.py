@@ -373,20 +373,6 @@ def test_a_call_that_is_no_graph_is_queued_and_told():
     assert "test_queued.py:" in told
 
 
-def test_queueing_that_is_slower_is_dropped(monkeypatch):
-    from tangrad_jit.compiling import queued as module
-
-    times = iter([0.0, 2.0, 2.0, 3.0] * 100)
-    monkeypatch.setattr(module.time, "perf_counter", lambda: next(times))
-    told = []
-    calls = QueuedCalls(lambda x: x + 1, True, told)
-    x = tangrad.ones(2)
-    for _ in range(30):
-        assert calls.run((x,), {}).tolist() == [2, 2]
-    assert calls.dropped
-    assert told == [calls.dropped]
-
-
 random_graphs = pytest.importorskip("random_graphs", reason="needs tests/random_programs.py")
 
 

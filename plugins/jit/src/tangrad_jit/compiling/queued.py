@@ -7,21 +7,18 @@ Queues are known to the process, and have their kernels made between calls, neve
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 from tangrad.plugin.render import describe
 from tangrad_jit import _queue
 from tangrad_jit.codegen import Const, Group, GroupInput, Step, can_compile, compile_group
+from tangrad_jit.compiling.race import Race
 
 __all__ = ["QueuedCalls", "make_kernels"]
 
 # Calls before the first that is timed: in them queues are met, and their kernels made.
 _SETTLING = 4
-_TIMED = 6
-# Below this share of eager's time queueing is kept; timers and neighbours are not that exact.
-_TOLERANCE = 1.1
 
 
 class QueuedCalls:
@@ -45,8 +42,7 @@ class QueuedCalls:
         self.dropped = ""
         self.measured: tuple[float, float] | None = None
         self._untimed = _SETTLING
-        self._pending = 2 * _TIMED if measure else 0
-        self._times: dict[bool, list[float]] = {True: [], False: []}
+        self._race = Race() if measure else None
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call."""
@@ -55,15 +51,14 @@ class QueuedCalls:
         if self._untimed:
             self._untimed -= 1
             return self._queued(args, kwargs)
-        if not self._pending:
+        race = self._race
+        if race is None:
             return self._queued(args, kwargs)
-        queued = self._pending % 2 == 0
-        self._pending -= 1
-        start = time.perf_counter()
-        result = self._queued(args, kwargs) if queued else self.function(*args, **kwargs)
-        self._times[queued].append(time.perf_counter() - start)
-        if not self._pending and len(self._times[True]) and len(self._times[False]):
-            self._decide()
+        result = race.run(
+            lambda: self._queued(args, kwargs), lambda: self.function(*args, **kwargs)
+        )
+        if not race.open:
+            self._decide(race)
         return result
 
     def _queued(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -81,10 +76,10 @@ class QueuedCalls:
             if _queue.has_wanted():
                 make_kernels()
 
-    def _decide(self) -> None:
-        queued, eager = min(self._times[True]), min(self._times[False])
-        self.measured = (queued, eager)
-        if queued > _TOLERANCE * eager:
+    def _decide(self, race: Race) -> None:
+        self.measured, self._race = race.times, None
+        if race.lost and self.measured is not None:
+            queued, eager = self.measured
             self.dropped = (
                 f"queued, a call took {1e6 * queued:.1f} us, as it is {1e6 * eager:.1f} us"
             )

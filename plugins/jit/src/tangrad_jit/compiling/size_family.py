@@ -272,7 +272,7 @@ class SizeFamily:
             return None
         made.numbers.unconfirmed = base.numbers.unconfirmed
         if made.trial is not None:
-            made.trial.pending = 0  # it was measured at other sizes
+            made.trial.race = None  # it was measured at other sizes
         self.served += 1
         return made
 

@@ -1,23 +1,19 @@
 """Measure a graph against eager in its first calls, and check a share of the later ones.
 
-Measured calls alternate: one is run by the graph, the next by the function itself; both are right,
-and neither is run twice. Checked calls are run twice: the graph works on copies of what it would
-write, with the random state put back, and then the function runs for real.
+A call by the graph is timed with the guards that it begins with. Checked calls are run twice: the
+graph works on copies of what it would write, with the random state put back, and then the function
+runs for real.
 """
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import tangrad
 from tangrad.utils import _pytree
+from tangrad_jit.compiling.race import Race
 
 __all__ = ["Trial", "trial_of"]
-
-_CALLS = 6
-# Below this share of eager's time a graph is kept; timers and neighbours are not that exact.
-_TOLERANCE = 1.1
 
 
 class Trial:
@@ -31,8 +27,7 @@ class Trial:
 
     def __init__(self, measure: bool, check: float, fast: bool = False) -> None:
         self.check, self.fast = check, fast
-        self.pending = 2 * _CALLS if measure else 0
-        self.times: dict[bool, list[float]] = {True: [], False: []}
+        self.race = Race() if measure else None
         if check:
             import random
 
@@ -44,23 +39,25 @@ class Trial:
         """Run a call by the graph, by the function, or by both."""
         if self.check and self._dice.random() < self.check:
             return self._both(executable, tensors, function, args, kwargs)
-        if not self.pending:
+        race = self.race
+        if race is None:
             return executable.run(tensors)
-        by_graph = self.pending % 2 == 0
-        self.pending -= 1
-        start = time.perf_counter()
-        result = executable.run(tensors) if by_graph else function(*args, **kwargs)
-        self.times[by_graph].append(time.perf_counter() - start)
-        if not self.pending:
-            self._decide(executable)
+
+        def by_graph() -> Any:
+            executable.fits(args, kwargs)  # again: each call pays for it
+            return executable.run(tensors)
+
+        result = race.run(by_graph, lambda: function(*args, **kwargs))
+        if not race.open:
+            self._decide(executable, race)
         return result
 
-    def _decide(self, executable: Any) -> None:
-        graph, eager = min(self.times[True]), min(self.times[False])
-        executable.measured = (graph, eager)
+    def _decide(self, executable: Any, race: Race) -> None:
+        executable.measured, self.race = race.times, None
         if not self.check:
             executable.trial = None
-        if graph > _TOLERANCE * eager:
+        if race.lost:
+            graph, eager = executable.measured
             executable.dropped = (
                 f"the graph took {1e6 * graph:.1f} us, the function itself {1e6 * eager:.1f} us"
             )

@@ -1,0 +1,164 @@
+"""What is compiled is timed beside the function in its first calls, and dropped if it is slower."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+import tangrad
+from tangrad_jit.compiling.queued import QueuedCalls
+from tangrad_jit.compiling.race import Race
+
+
+class Clock:
+    """A clock that a call moves on by what its way costs; `now` is in seconds."""
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        monkeypatch.setattr(Race, "clock", staticmethod(lambda: self.now))
+
+    def way(self, *costs):
+        """Return what takes these times, again and again, and returns how many calls it had."""
+        left, calls = itertools.cycle(costs), itertools.count(1)
+
+        def run():
+            self.now += next(left)
+            return next(calls)
+
+        return run
+
+
+def decided(race, ours, as_it_is):
+    """Run calls until the race is over; return how many."""
+    calls = 0
+    while race.open:
+        race.run(ours, as_it_is)
+        calls += 1
+    return calls
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
+
+
+@pytest.mark.parametrize(("cost", "lost"), [(0.5, False), (0.8, False), (1.2, True), (9.0, True)])
+def test_few_calls_tell_ways_apart_that_differ_much(clock, cost, lost):
+    race = Race()
+    assert decided(race, clock.way(cost), clock.way(1.0)) == 12
+    assert race.lost is lost
+    assert race.times == pytest.approx((cost, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("cost", "lost"), [(0.95, False), (1.0, False), (1.02, False), (1.05, True)]
+)
+def test_ways_that_are_near_each_other_are_timed_longer(clock, cost, lost):
+    race = Race()
+    assert decided(race, clock.way(cost), clock.way(1.0)) == 72
+    assert race.lost is lost
+
+
+def test_the_least_times_count_whatever_else_the_machine_does(clock):
+    race = Race()
+    decided(race, clock.way(7.0, 0.5, 3.0), clock.way(1.0, 1.1, 9.0))
+    assert not race.lost
+    race = Race()
+    decided(race, clock.way(2.0, 1.5, 30.0), clock.way(8.0, 8.0, 1.0))
+    assert race.lost
+
+
+def test_each_call_is_run_once_and_one_that_raises_is_not_counted(clock):
+    race, ours, as_it_is = Race(), clock.way(1.0), clock.way(1.0)
+    assert [race.run(ours, as_it_is) for _ in range(4)] == [1, 1, 2, 2]
+
+    def raises():
+        clock.now -= 100.0
+        raise ArithmeticError
+
+    with pytest.raises(ArithmeticError):
+        race.run(raises, as_it_is)
+    assert race.run(ours, as_it_is) == 3
+    decided(race, ours, as_it_is)
+    assert race.times == pytest.approx((1.0, 1.0))
+
+
+def compiled_until_it_is_known(clock, monkeypatch, of_graph, of_guards, of_function):
+    """Return a compiled function after a race in which its parts take these times."""
+
+    def program(x):
+        return x * 2 + 1
+
+    def costly_program(x):
+        clock.now += of_function
+        return program(x)
+
+    fast = tangrad.compile(program)
+    x = tangrad.ones(3)
+    fast(x)
+    fast.compiled.function = costly_program
+    (executable,) = fast.compiled.executables
+    run, fits = executable.run, executable.fits
+
+    def costly_run(tensors):
+        clock.now += of_graph
+        return run(tensors)
+
+    def costly_fits(args, kwargs):
+        clock.now += of_guards
+        return fits(args, kwargs)
+
+    monkeypatch.setattr(executable, "run", costly_run)
+    monkeypatch.setattr(executable, "fits", costly_fits)
+    for _ in range(12):
+        assert fast(x).tolist() == [3.0, 3.0, 3.0]
+    return fast, x
+
+
+def test_a_graph_that_is_faster_is_kept_and_timed_no_more(clock, monkeypatch):
+    fast, x = compiled_until_it_is_known(clock, monkeypatch, 1.0, 1.0, 3.0)
+    (executable,) = fast.compiled.executables
+    assert executable.trial is None
+    told = str(tangrad.compile.explain(fast, x))
+    assert "measured: 2000000.0 us, the function itself 3000000.0 us" in told
+
+
+def test_a_graph_that_is_slower_with_its_guards_is_dropped_with_a_line(clock, monkeypatch):
+    fast, x = compiled_until_it_is_known(clock, monkeypatch, 1.0, 1.0, 1.5)
+    assert not fast.compiled.executables
+    line = "the graph took 2000000.0 us, the function itself 1500000.0 us"
+    assert line in str(tangrad.compile.explain(fast, x))
+    assert fast(x).tolist() == [3.0, 3.0, 3.0]
+
+
+def test_a_graph_is_kept_unmeasured_where_that_is_asked_for(clock):
+    fast = tangrad.compile(lambda x: x * 2, fullgraph=True, options={"measure": False})
+    for _ in range(3):
+        fast(tangrad.ones(2))
+    assert fast.compiled.executables[0].trial is None
+
+
+@pytest.mark.parametrize(("cost", "dropped"), [(0.5, False), (2.0, True)])
+def test_queueing_that_is_slower_is_dropped_with_a_line(clock, monkeypatch, cost, dropped):
+    told = []
+
+    def program(x):
+        clock.now += 1.0
+        return x + 1
+
+    calls = QueuedCalls(program, True, told)
+    queued = calls._queued
+
+    def costly(args, kwargs):
+        result = queued(args, kwargs)
+        clock.now += cost - 1.0
+        return result
+
+    monkeypatch.setattr(calls, "_queued", costly)
+    x = tangrad.ones(2)
+    for _ in range(20):
+        assert calls.run((x,), {}).tolist() == [2, 2]
+    assert calls.measured == pytest.approx((cost, 1.0))
+    assert bool(calls.dropped) is dropped
+    assert told == [calls.dropped] * dropped
