@@ -558,15 +558,16 @@ class Plan:
         registers = [self._register.get(value, -1) for value in node.results]
         inputs = {value: self._register[self._object_of(value)] for value in node.inputs}
         definition, template = node.op.definition, node.args
-        # How many numbers a call takes follows from sizes, which are those of this plan.
-        of_sizes = all(isinstance(value.type, TensorType) for value in node.inputs)
-        counted: list[int] = []
+        # What a call takes of which generator follows from sizes and devices, those of this plan.
+        of_types = all(isinstance(value.type, TensorType) for value in node.inputs)
+        known: list[Any] = []
 
         def draw(held: list[Any]) -> tuple[int, ...]:
-            args = map_values(lambda value: held[inputs[value]], template)
-            if not counted or not of_sizes:
-                counted[:] = [definition.counters(args)]
-            drawn = definition.generator_of(args).advance(counted[0])
+            if not known or not of_types:
+                args = map_values(lambda value: held[inputs[value]], template)
+                known[:] = definition.generator_of(args), definition.counters(args)
+            generator, counters = known
+            drawn = generator.advance(counters)
             for register, number in zip(registers, drawn, strict=True):
                 if register >= 0:
                     held[register] = number
