@@ -211,8 +211,9 @@ def pop_c_observer(context: int) -> None:
 def intercept_item(t: Any) -> tuple[bool, Any]:
     """Answer item() of a tensor that stands for something else: (handled, value)."""
     tracers = current().tracers
-    if tracers:
-        tracers[-1].read(t)
+    number = tracers[-1].read(t) if tracers else None
+    if number is not None:
+        return True, number
     record = _C.level_of(t)
     if record is not None:
         return True, record.item()

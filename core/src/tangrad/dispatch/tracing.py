@@ -38,7 +38,8 @@ class traced_calls:
             its answer is handed to `leave(call, result)` when the call has succeeded.
             `constant(tensor)` for a tensor that no op made: from numbers, an array, or zeros that
             backward asks for; `allocated(tensor)` for one without values yet. `read(tensor)`
-            before Python looks at a value by `item()`; `value_reads()` counts the other ways. One
+            before Python looks at a value by `item()`, which gives what this returns, the number
+            where that is None; `value_reads()` counts the other ways. One
             with a method `number(tensor)` may answer `number_of` by an object of its own, and one
             with a method `require(condition, message)` answers `require`.
     """

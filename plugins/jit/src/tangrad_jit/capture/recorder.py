@@ -8,6 +8,7 @@ the recorder keeps alive.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 import tangrad
@@ -46,6 +47,7 @@ class Recorder:
         reads: lines at which Python looked at values.
         strict: raise what makes a graph impossible; otherwise recording ends, and the run goes on.
         failure: what has made it impossible, or None.
+        caller: the code that calls the program, where its results may be numbers of tensors.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Recorder:
         self.reads: list[str] = []
         self.strict = True
         self.failure: CaptureError | None = None
+        self.caller: CodeType | None = None
         self._values: dict[Any, Value] = {}
         self._offsets: dict[Value, int] = {}
         self._drawn: dict[int, tuple[Drawn, Value]] = {}
@@ -179,10 +182,18 @@ class Recorder:
         except CaptureError as failure:
             self._fail(failure)
 
-    def read(self, tensor: Any) -> None:
-        """Refuse that Python looks at a value."""
+    def read(self, tensor: Any) -> Any:
+        """Refuse that Python looks at a value; what goes straight to the caller is a result."""
         if self._is_following:
-            return
+            return None
+        if self.caller is not None and type(tensor) is tangrad.Tensor and self.numbers is not None:
+            known = tensor.dtype not in (tangrad.bool, tangrad.complex64, tangrad.complex128)
+            # Imported here: it brings `dis`, which few recordings need.
+            from tangrad_jit.capture.returned_items import item_is_returned_to
+
+            if self.failure is None and known and item_is_returned_to(self.caller):
+                self._known_reads += 1  # this one
+                return self.number(tensor)
         self.reads.append(self._line())
         if not self.values_may_be_read:
             self._fail(
@@ -191,6 +202,7 @@ class Recorder:
                     "graph would hold for this value only"
                 )
             )
+        return None
 
     def number(self, tensor: Any) -> Any:
         """Return the number that a tensor holds, or what stands for it in the graph."""

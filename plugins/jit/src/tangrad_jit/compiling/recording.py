@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Collection, Iterator
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -207,6 +208,7 @@ class _Session:
                 stack.enter_context(traced_calls(recorder))
                 if self.sizes is not None:
                     stack.enter_context(self.sizes.followed())
+                recorder.caller = sys._getframe().f_code
                 self.raw = self.function(*args, **kwargs)
                 if self.sizes is not None:
                     self.raw = _pytree.tree_map(_plain_size, self.raw)
