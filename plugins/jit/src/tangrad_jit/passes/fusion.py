@@ -38,6 +38,9 @@ GIVEN_NUMBER = NumberType("float")
 DRAWN_NUMBER = NumberType("int")
 _FORMS = {GIVEN_NUMBER: "float64", DRAWN_NUMBER: "int64"}
 
+_FLOATS = frozenset(("float32", "float64", "float16", "bfloat16"))
+_WHOLE = frozenset(("bool", "uint8", "int8", "int16", "int32", "int64"))
+
 
 class FusedGroup:
     """Nodes that one kernel computes.
@@ -453,7 +456,19 @@ def _step_dtype(node: Node) -> str | None:
             dtypes.append(item.type.dtype)
         elif item.type.dtype != fixed:
             return None
-    return promoted(node, dtypes, numbers)
+    return promoted(node, dtypes, numbers) or _mixed_dtype(node, dtypes, numbers)
+
+
+def _mixed_dtype(node: Node, dtypes: list[str], numbers: list[Any]) -> str | None:
+    """Return the one floating dtype of a node whose other operands are converted to it, or None."""
+    floats = {dtype for dtype in dtypes if dtype in _FLOATS}
+    types = [value.type for value in node.results]
+    made = {type.dtype for type in types if isinstance(type, TensorType) and type.device == "cpu"}
+    if len(floats) != 1 or made != floats or not floats.union(_WHOLE).issuperset(dtypes):
+        return None
+    if node.op.definition.promote not in ("promote", "float"):
+        return None
+    return promoted(node, list(floats), numbers)
 
 
 def _describe(
