@@ -19,42 +19,7 @@ import tangrad
 from tangrad import nn
 from tangrad.plugin import allocator_of
 
-functional = nn.functional
 GOAL = 0.8
-
-
-class Autoencoder(nn.Module):
-    """A variational autoencoder of 28×28 pictures (Kingma and Welling, 2014)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Linear(784, 400)
-        self.mean, self.spread = nn.Linear(400, 20), nn.Linear(400, 20)
-        self.outer = nn.Sequential(nn.Linear(20, 400), nn.ReLU(), nn.Linear(400, 784))
-
-    def loss(self, x: Any) -> Any:
-        """Return the negative of the evidence's lower bound."""
-        hidden = self.inner(x).relu()
-        mean, spread = self.mean(hidden), self.spread(hidden)
-        code = mean + tangrad.randn_like(spread) * (0.5 * spread).exp()
-        drawn = self.outer(code)
-        rebuilt = functional.binary_cross_entropy_with_logits(drawn, x, reduction="sum")
-        return rebuilt - 0.5 * (1 + spread - mean.square() - spread.exp()).sum()
-
-
-def autoencoding(fw: Any) -> dict[str, Any]:
-    """Prepare steps of the autoencoder."""
-    model, x = Autoencoder(), tangrad.rand(128, 784)
-    update = tangrad.optim.Adam(model.parameters(), lr=1e-3)
-
-    def step() -> Any:
-        update.zero_grad()
-        loss = model.loss(x)
-        loss.backward()
-        update.step()
-        return loss
-
-    return {"step": step}
 
 
 STEPS: dict[str, Callable[[Any], dict[str, Any]]] = {
@@ -64,7 +29,7 @@ STEPS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "MLP 64-128-10, b64, Adam": training.classifying(training.mlp, training.DIGITS, "Adam"),
     "char-GPT 4×128, b8, 128 tokens": training.predicting(networks.gpt, 8, 128, "AdamW"),
     "LeNet, b64": training.classifying(networks.lenet, training.PICTURES, "Adam"),
-    "VAE 784-400-20, b128": autoencoding,
+    "VAE 784-400-20, b128": training.autoencoding,
 }
 
 

@@ -125,7 +125,31 @@ def classes(fw: Any) -> SimpleNamespace:
             hidden, state = self.recurrent(self.tokens(tokens), state)
             return self.head(hidden), state
 
-    return SimpleNamespace(Block=Block, Transformer=Transformer, ResNet=ResNet, Language=Language)
+    class Autoencoder(nn.Module):
+        """A variational autoencoder of 28×28 pictures (Kingma and Welling, 2014)."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(784, 400)
+            self.mean, self.spread = nn.Linear(400, 20), nn.Linear(400, 20)
+            self.outer = nn.Sequential(nn.Linear(20, 400), nn.ReLU(), nn.Linear(400, 784))
+
+        def forward(self, x: Any) -> Any:
+            """Return the negative of the evidence's lower bound."""
+            hidden = self.inner(x).relu()
+            mean, spread = self.mean(hidden), self.spread(hidden)
+            code = mean + fw.randn_like(spread) * (0.5 * spread).exp()
+            drawn = self.outer(code)
+            rebuilt = functional.binary_cross_entropy_with_logits(drawn, x, reduction="sum")
+            return rebuilt - 0.5 * (1 + spread - mean.square() - spread.exp()).sum()
+
+    return SimpleNamespace(
+        Block=Block,
+        Transformer=Transformer,
+        ResNet=ResNet,
+        Language=Language,
+        Autoencoder=Autoencoder,
+    )
 
 
 def perceptron(fw: Any, *widths: int) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import networks
-from workload import Cost, Prepare, Workload, fill, inputs, integers
+from workload import Cost, Prepare, Workload, fill, inputs, integers, normal
 
 DIGITS = (64, 64)
 PICTURES = (64, 1, 28, 28)
@@ -46,6 +46,22 @@ def predicting(
         return {"step": stepping(fw, build(fw), optimizer, {"lr": 1e-3}, logits, labels)}
 
     return prepare
+
+
+def autoencoding(fw: Any) -> dict[str, Any]:
+    """Prepare steps of a variational autoencoder by Adam."""
+    model = fill(fw, networks.classes(fw).Autoencoder())
+    x = fw.tensor(abs(normal((128, 784))) % 1)
+    update = fw.optim.Adam(model.parameters(), lr=1e-3)
+
+    def step() -> Any:
+        update.zero_grad()
+        loss = model(x)
+        loss.backward()
+        update.step()
+        return loss
+
+    return {"step": step}
 
 
 def stepping(
