@@ -5,9 +5,10 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.ref cimport PyObject, Py_XDECREF, Py_XINCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint64_t
-from libc.stdlib cimport free as free_memory, malloc
-from libc.string cimport memcmp, memcpy
+from libc.stdlib cimport calloc, free as free_memory, malloc
+from libc.string cimport memcmp, memcpy, memset
 
+from collections import OrderedDict, defaultdict
 from types import GetSetDescriptorType, MethodDescriptorType
 
 from tangrad cimport api as tg
@@ -17,6 +18,9 @@ cdef extern from "Python.h":
         unsigned int tp_version_tag
     PyTypeObject* Py_TYPE(object)
     PyObject* PyFunction_GetCode(object)
+    PyObject* PyFunction_GetDefaults(object)
+    PyObject* PyFunction_GetKwDefaults(object)
+    PyObject** _PyObject_GetDictPtr(object)
     object PyCell_Get(object)
     Py_ssize_t PySet_GET_SIZE(object)
     ctypedef struct PyGetSetDef:
@@ -84,6 +88,31 @@ cdef PyCFunction caller_of(object kind, str name) except? NULL:
     return found.ml_meth if found.ml_flags == METH_NOARGS else NULL
 
 
+cdef dict attributes_of(object item):
+    """The attributes of a tensor or function, None where there are none; no dict is made."""
+    cdef PyObject** place = _PyObject_GetDictPtr(item)
+    if place == NULL or place[0] == NULL or PyDict_Size(<dict>place[0]) == 0:
+        return None
+    return <dict>place[0]
+
+
+def attributes(tensor):
+    """Return the attributes that a program has given a tensor; marks of `_dynamo` are none."""
+    held = attributes_of(tensor)
+    found = {k: v for k, v in held.items() if not k.startswith("_dynamo_")} if held is not None else None
+    return found or None
+
+
+cdef bint have_attributes(object tensor, dict wanted):
+    held = attributes_of(tensor)
+    if held is None:
+        return wanted is None
+    found = attributes(tensor)
+    if found is None or wanted is None or len(<dict>found) != len(wanted):
+        return found is wanted
+    return all([key in wanted and same(value, wanted[key]) for key, value in (<dict>found).items()])
+
+
 cdef class Geometry:
     """What is compared of a tensor.
 
@@ -98,7 +127,8 @@ cdef class Geometry:
     cdef void* device
     cdef int64_t sizes[128]
     cdef readonly bint requires_grad
-    cdef bint lazy, may_be_lazy, is_complex
+    cdef bint lazy, may_be_lazy, is_complex, given, leaf, graded
+    cdef dict names
     cdef PyGetSetDef* flag
     cdef PyCFunction is_neg
 
@@ -112,7 +142,11 @@ cdef class Geometry:
         self.kind = type(tensor)
         self.dtype, self.ndim = API.dtype_index(<PyObject*>tensor), API.ndim(<PyObject*>tensor)
         self.device = API.device_of(<PyObject*>tensor)
-        self.requires_grad = tensor.requires_grad
+        self.requires_grad, self.given = tensor.requires_grad, given
+        if given:
+            self.names = attributes(tensor)
+            if self.requires_grad:
+                self.leaf, self.graded = tensor.is_leaf, is_graded(tensor)
         for d in range(self.ndim):
             self.sizes[d] = API.shape(<PyObject*>tensor)[d]
             self.sizes[64 + d] = API.strides(<PyObject*>tensor)[d]
@@ -132,7 +166,13 @@ cdef class Geometry:
             return False
         if self.may_be_lazy and self.is_lazy(t) != self.lazy:
             return False
-        return <bint>attribute(self.flag, t, "requires_grad") == self.requires_grad
+        if <bint>attribute(self.flag, t, "requires_grad") != self.requires_grad:
+            return False
+        if not self.given:
+            return True
+        if self.requires_grad and (<bint>t.is_leaf != self.leaf or is_graded(t) != self.graded):
+            return False
+        return have_attributes(t, self.names)
 
     cdef bint is_lazy(self, object t):
         if <bint>(self.is_neg(t, NULL) if self.is_neg != NULL else t.is_neg()):
@@ -152,7 +192,8 @@ cdef class Geometry:
         """Return whether two are equal but for sizes and strides."""
         return self.dtype == other.dtype and self.ndim == other.ndim and self.kind is other.kind \
             and self.device == other.device and self.requires_grad == other.requires_grad \
-            and self.layout is other.layout and self.lazy == other.lazy
+            and self.layout is other.layout and self.lazy == other.lazy \
+            and self.leaf == other.leaf and self.graded == other.graded and self.names == other.names
 
     def same(self, Geometry other):
         """Return whether two are equal."""
@@ -171,6 +212,10 @@ cdef class Geometry:
             return "its class, device or layout is another"
         if self.lazy != other.lazy:
             return "it is lazily conjugated or negated, or was"
+        if self.leaf != other.leaf or self.graded != other.graded:
+            return "it is a leaf or has a gradient, and was or had not, or the other way round"
+        if self.names != other.names:
+            return "its attributes are others"
         if [self.sizes[64 + d] for d in range(self.ndim)] != [other.sizes[64 + d] for d in range(other.ndim)]:
             return "its strides are others"
         return None
@@ -188,7 +233,13 @@ cdef class Geometry:
             return f"requires_grad is {t.requires_grad}, it was {bool(self.requires_grad)}"
         if <bint>(t.is_neg() or t.is_conj()) != self.lazy:
             return "it is lazily conjugated or negated, or was"
-        return "its strides, its layout or its device are others"
+        if self.given and not have_attributes(t, self.names):
+            return "its attributes are others"
+        return "its strides, its layout or its device are others, or whether it is a leaf or has a gradient"
+
+
+cdef bint is_graded(object t):
+    return <bint>t.is_leaf and t.grad is not None
 
 
 cdef class Guard:
@@ -244,10 +295,14 @@ cdef class DictGuard(Guard):
     """
     cdef readonly object held
     cdef tuple keys, values
+    cdef bint ordered
+    cdef object made
 
     def __init__(self, str path, held, given=()):
         self.path, self.held = path, held
         self.keys = tuple(held.keys())
+        self.ordered = isinstance(held, OrderedDict) and len(held) > 1  # has an order of its own
+        self.made = held.default_factory if type(held) is defaultdict else None
         self.values = tuple([free(v) if k in given else v for k, v in held.items()] if given else held.values())
 
     def was(self, key):
@@ -258,8 +313,10 @@ cdef class DictGuard(Guard):
         cdef Py_ssize_t at = 0, i = 0, n = PyTuple_GET_SIZE(self.keys)
         cdef PyObject* key
         cdef PyObject* value
-        if PyDict_Size(self.held) != n:
+        if PyDict_Size(self.held) != n or self.made is not None and self.held.default_factory is not self.made:
             return False
+        if self.ordered:
+            return self.holds_in_order()
         while PyDict_Next(self.held, &at, &key, &value):
             if i >= n or key != <PyObject*>PyTuple_GET_ITEM(self.keys, i):
                 if i >= n or <object>key != <object>PyTuple_GET_ITEM(self.keys, i):
@@ -268,6 +325,20 @@ cdef class DictGuard(Guard):
                     not fitting(<object>value, <object>PyTuple_GET_ITEM(self.values, i)):
                 return False
             i += 1
+        return True
+
+    @property
+    def has_more(self):
+        """Whether the dict may become another at the same version: it has an order, or makes entries."""
+        return self.ordered or self.made is not None
+
+    cdef bint fits(self, DictGuard other):
+        return self.keys == other.keys and all([same(a, b) for a, b in zip(self.values, other.values)])
+
+    cdef bint holds_in_order(self):
+        for i, (key, value) in enumerate(self.held.items()):
+            if not same(key, self.keys[i]) and key != self.keys[i] or not fitting(value, self.values[i]):
+                return False
         return True
 
     def why(self):
@@ -351,15 +422,33 @@ cdef class CellGuard(Guard):
         return f"{self.path} is {short(self.cell.cell_contents)}, it was {short(self.value)}"
 
 
-cdef class CodeGuard(Guard):
-    """A function has the code that it had."""
-    cdef object function, code
+cdef class FunctionGuard(Guard):
+    """A function has the code, the defaults and the attributes that it had; what these hold is guarded by itself."""
+    cdef object function, code, defaults, kwdefaults
+    cdef dict names
 
     def __init__(self, str path, function):
         self.path, self.function, self.code = path, function, function.__code__
+        self.defaults, self.kwdefaults = function.__defaults__, function.__kwdefaults__
+        self.names = attributes_of(function)
+
+    @property
+    def attributes(self):
+        """The function's attributes, or None."""
+        return self.names
 
     cdef bint holds(self):
-        return PyFunction_GetCode(self.function) == <PyObject*>self.code
+        if PyFunction_GetCode(self.function) != <PyObject*>self.code or attributes_of(self.function) is not self.names:
+            return False
+        return is_at(PyFunction_GetDefaults(self.function), self.defaults) \
+            and is_at(PyFunction_GetKwDefaults(self.function), self.kwdefaults)
+
+    def why(self):
+        return f"{self.path} has other code, defaults or attributes"
+
+
+cdef bint is_at(PyObject* found, object wanted):
+    return found == <PyObject*>wanted or found == NULL and wanted is None
 
 
 cdef class TypeGuard(Guard):
@@ -369,11 +458,10 @@ cdef class TypeGuard(Guard):
 
     def __init__(self, str path, held):
         self.path, self.held, self.kind = path, held, type(held)
-        getattr(self.kind, "__module__", None)  # has the interpreter give the class a tag
-        self.tag = (<PyTypeObject*>self.kind).tp_version_tag
+        self.tag = tag_of(self.kind)
 
     cdef bint holds(self):
-        return type(self.held) is self.kind and (<PyTypeObject*>self.kind).tp_version_tag == self.tag
+        return type(self.held) is self.kind and self.tag and (<PyTypeObject*>self.kind).tp_version_tag == self.tag
 
     def why(self):
         if type(self.held) is not self.kind:
@@ -381,19 +469,78 @@ cdef class TypeGuard(Guard):
         return f"the class {self.kind.__name__} of {self.path} was changed"
 
 
-cdef class EqualGuard(Guard):
-    """An object equals a copy of what it was: sets and the like."""
-    cdef object held, copy
-    cdef bint is_set
+cdef unsigned int tag_of(object kind):
+    getattr(kind, "__module__", None)  # has the interpreter give the class a tag
+    return (<PyTypeObject*>kind).tp_version_tag
 
-    def __init__(self, str path, held):
-        self.path, self.held, self.copy = path, held, held.copy()
-        self.is_set = type(held) is set
+
+cdef class ClassGuard(Guard):
+    """Nobody has changed a class."""
+    cdef object kind
+    cdef unsigned int tag
+
+    def __init__(self, str path, kind):
+        self.path, self.kind, self.tag = path, kind, tag_of(kind)
 
     cdef bint holds(self):
-        if self.is_set and PySet_GET_SIZE(self.held) == 0:
-            return PySet_GET_SIZE(self.copy) == 0
-        return self.held == self.copy
+        return self.tag and (<PyTypeObject*>self.kind).tp_version_tag == self.tag
+
+    def why(self):
+        return f"the class {self.path} was changed"
+
+
+cdef class SetGuard(Guard):
+    """A set has the members that it had, in their order."""
+    cdef object held
+    cdef tuple members
+
+    def __init__(self, str path, held):
+        self.path, self.held, self.members = path, held, tuple(held)
+
+    cdef bint holds(self):
+        cdef Py_ssize_t i = 0, n = PyTuple_GET_SIZE(self.members)
+        if len(self.held) != n:
+            return False
+        for member in self.held:
+            if not same(member, <object>PyTuple_GET_ITEM(self.members, i)):
+                return False
+            i += 1
+        return True
+
+
+cdef class ReferenceGuard(Guard):
+    """A weak reference leads where it led."""
+    cdef object reference, target
+
+    def __init__(self, str path, reference):
+        self.path, self.reference, self.target = path, reference, reference()
+
+    cdef bint holds(self):
+        return self.reference() is self.target
+
+
+cdef class CacheGuard(Guard):
+    """A function's cache (`functools.lru_cache`) has not been emptied."""
+    cdef object function
+    cdef Py_ssize_t misses
+
+    def __init__(self, str path, function):
+        self.path, self.function, self.misses = path, function, function.cache_info().misses
+
+    cdef bint holds(self):
+        return self.function.cache_info().misses >= self.misses
+
+
+cdef class ThreadGuard(Guard):
+    """What a thread has for itself (`threading.local`) is, in the thread that asks, what it was in that of the run."""
+    cdef object held
+    cdef DictGuard names
+
+    def __init__(self, str path, held):
+        self.path, self.held, self.names = path, held, DictGuard(path, dict(held.__dict__))
+
+    cdef bint holds(self):
+        return DictGuard(self.path, dict(self.held.__dict__)).fits(self.names)
 
 
 cdef class SlotGuard(Guard):
@@ -424,9 +571,11 @@ cdef class TensorGuard(Guard):
     cdef bint leaf
     cdef PyGetSetDef* first
     cdef PyGetSetDef* then
+    cdef dict names
 
     def __init__(self, str path, tensor):
         self.path, self.tensor, self.geometry = path, tensor, Geometry(tensor)
+        self.names = attributes_of(tensor)  # what they hold is guarded by itself
         self.leaf = tensor.requires_grad
         self.first = getter_of(type(tensor), "_backward_hooks")
         self.then = getter_of(type(tensor), "_post_accumulate_grad_hooks")
@@ -438,16 +587,22 @@ cdef class TensorGuard(Guard):
 
     cdef bint holds(self):
         cdef tuple hooks
-        if not self.geometry.fits(self.tensor):
+        if not self.geometry.fits(self.tensor) or attributes_of(self.tensor) is not self.names:
             return False
         if not self.leaf:
             return True
         hooks = self.hooks_now()
         return hooks is self.hooks or hooks == self.hooks
 
+    @property
+    def attributes(self):
+        """The tensor's attributes, or None."""
+        return self.names
+
     def why(self):
-        reason = self.geometry.why(self.tensor) if not self.geometry.fits(self.tensor) else "it has other hooks"
-        return f"{self.path}: {reason}"
+        if not self.geometry.fits(self.tensor):
+            return f"{self.path}: {self.geometry.why(self.tensor)}"
+        return f"{self.path}: it has other hooks or attributes"
 
 
 cdef class GradientGuard(Guard):
@@ -499,8 +654,8 @@ cdef class Guards:
 
     def __init__(self, entries):
         self.entries = list(entries)
-        dicts = [guard for guard in self.entries if type(guard) is DictGuard]
-        self.others = [guard for guard in self.entries if type(guard) is not DictGuard]
+        dicts = [guard for guard in self.entries if type(guard) is DictGuard and not (<DictGuard>guard).has_more]
+        self.others = [guard for guard in self.entries if type(guard) is not DictGuard or (<DictGuard>guard).has_more]
         self.dicts = <tg_watched*>malloc((len(dicts) + 1) * sizeof(tg_watched))
         if self.dicts == NULL:
             raise MemoryError(f"no memory for {len(dicts)} guards")
@@ -538,129 +693,7 @@ cdef class Guards:
         return None
 
 
-# --- arguments -----------------------------------------------------------------------------------
-
-cdef class Pattern:
-    """The structure of arguments: nested tuples, lists and dicts of tensors and of constants.
-
-    Attributes:
-        leaves: (path, kind, what): "tensor" with its Geometry, or "constant" with the object.
-    """
-    cdef object shape, given
-    cdef readonly list leaves
-
-    def __init__(self, args, kwargs, given=()):
-        self.leaves, self.given = [], given
-        self.shape = (self.learn(args, "args"), self.learn(kwargs, "kwargs"))
-
-    def learn(self, item, path):
-        kind = type(item)
-        if API.is_tensor(<PyObject*>item):
-            geometry = Geometry(item, True)
-            self.leaves.append((path, "tensor", geometry))
-            return geometry
-        if kind is tuple or kind is list:
-            return (kind, [self.learn(member, f"{path}[{i}]") for i, member in enumerate(item)])
-        if kind is dict:
-            return (kind, list(item), [self.learn(value, f"{path}[{key!r}]") for key, value in item.items()])
-        if isinstance(item, tuple) and hasattr(item, "_fields"):
-            return (kind, [self.learn(member, f"{path}[{i}]") for i, member in enumerate(item)])
-        if ("argument", path) in self.given:
-            self.leaves.append((path, "number", type(item)))
-            return Constant(Any(kind))
-        self.leaves.append((path, "constant", item))
-        return Constant(item)
-
-    def match(self, tuple args, dict kwargs):
-        """Return the tensors in order, or None where the arguments are of another structure."""
-        cdef list found = []
-        if fits(self.shape[0], args, found) and fits(self.shape[1], kwargs, found):
-            return found
-        return None
-
-
-cdef class Constant:
-    cdef object value
-
-    def __init__(self, value):
-        self.value = value
-
-
-cdef bint fits(object shape, object item, list found):
-    cdef Py_ssize_t i
-    cdef list members
-    if type(shape) is Geometry:
-        if not API.is_tensor(<PyObject*>item) or not (<Geometry>shape).fits(item):
-            return False
-        found.append(item)
-        return True
-    if type(shape) is Constant:
-        return item is (<Constant>shape).value or fitting(item, (<Constant>shape).value)
-    if type(item) is not shape[0]:
-        return False
-    if shape[0] is dict:
-        if len(<dict>item) != len(shape[1]) or list(<dict>item) != shape[1]:
-            return False
-        members = shape[2]
-        for i, value in enumerate((<dict>item).values()):
-            if not fits(members[i], value, found):
-                return False
-        return True
-    members = shape[1]
-    if len(item) != len(members):
-        return False
-    for i in range(len(members)):
-        if not fits(members[i], item[i], found):
-            return False
-    return True
-
-
-cdef class Overlaps:
-    """Whether an argument shares bytes with what is written, or is written and shares bytes with an input.
-
-    Args:
-        tensors: per input the tensor that the program holds, or None for an argument; arguments come first.
-        extents: bytes from the first element's to the last one's end. written: places of what is written.
-    """
-    cdef list tensors
-    cdef int64_t* extents
-    cdef int* pairs
-    cdef int npairs, nargs
-
-    def __init__(self, list tensors, list extents, list written, int nargs):
-        self.tensors, self.nargs = tensors, nargs
-        chosen = {(min(a, w), max(a, w)) for w in written for a in range(len(tensors)) if a != w and min(a, w) < nargs}
-        self.extents = <int64_t*>malloc((len(extents) + 1) * sizeof(int64_t))
-        self.pairs = <int*>malloc((2 * len(chosen) + 1) * sizeof(int))
-        if self.extents == NULL or self.pairs == NULL:
-            raise MemoryError(f"no memory to compare {len(tensors)} inputs")
-        for k in range(len(extents)):
-            self.extents[k] = extents[k]
-        for a, b in sorted(chosen):
-            self.pairs[2 * self.npairs], self.pairs[2 * self.npairs + 1] = a, b
-            self.npairs += 1
-
-    def __dealloc__(self):
-        free_memory(self.extents)
-        free_memory(self.pairs)
-
-    cpdef bint found(self, list arguments):
-        """Return whether it is so for these arguments."""
-        cdef int i, a, b
-        cdef size_t p, q
-        for i in range(self.npairs):
-            a, b = self.pairs[2 * i], self.pairs[2 * i + 1]
-            first = arguments[a]
-            second = arguments[b] if b < self.nargs else self.tensors[b]
-            if first is second:
-                continue
-            p = <size_t>API.host_data(<PyObject*>first)
-            q = <size_t>API.host_data(<PyObject*>second)
-            if p < q + <size_t>self.extents[b] and q < p + <size_t>self.extents[a]:
-                return True
-        return False
-
-
+include "capture/patterns.pxi"
 include "capture/call_filter.pxi"
 include "capture/geometry.pxi"
 include "compiling/serving.pxi"

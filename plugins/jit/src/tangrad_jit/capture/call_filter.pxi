@@ -11,12 +11,16 @@ cdef extern from "Python.h":
     void Py_DECREF(PyCodeObject*)
 
 
+STANDARD = "Python's own"
+
+
 cdef class CallFilter:
     """Tell a profile function of the calls that it has something to say of: 99 of 100 are the library's own.
 
     Args:
         told: the function, as `sys.setprofile` takes one.
-        libraries: {name of a file: whether it is the library's}; of others the function is told.
+        libraries: {name of a file: True if it is the library's, STANDARD if Python's}; of others the function
+            is told, and of calls of functions in C by the latter.
         seeding: code objects whose calls and returns it is told of anyhow.
         all_calls: it is told of calls of the library's code, too.
     """
@@ -51,7 +55,8 @@ cdef int call_seen(PyObject* watcher, PyFrameObject* frame, int what, PyObject* 
         if what == PyTrace_RETURN:
             return 0
         found = PyDict_GetItem(own.libraries, <object>code.co_filename)
-        if found != NULL and <object>found is True and (what != PyTrace_CALL or not own.all_calls):
+        if found != NULL and (<object>found is True or <object>found is STANDARD and what != PyTrace_C_CALL) \
+                and (what != PyTrace_CALL or not own.all_calls):
             return 0
     try:
         own.told(<object>frame, "call" if what == PyTrace_CALL else "return" if what == PyTrace_RETURN else "c_call",

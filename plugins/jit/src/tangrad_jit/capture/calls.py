@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 from functools import lru_cache
 from types import CodeType
 from typing import Any
@@ -15,7 +16,7 @@ from tangrad_jit import _guards
 from tangrad_jit.capture.bytecode import instructions, name_of
 from tangrad_jit.capture.errors import CaptureError
 
-__all__ = ["CallWatch", "asks_types", "is_library"]
+__all__ = ["CallWatch", "asks_types", "is_library", "is_standard"]
 
 _LIBRARY = tuple(
     os.path.dirname(path) + os.sep
@@ -23,6 +24,7 @@ _LIBRARY = tuple(
     if path is not None
 )
 _STANDARD = os.path.dirname(os.__file__) + os.sep
+STANDARD = _guards.STANDARD
 _NUMPY = os.sep + "numpy" + os.sep
 _SITE = os.sep + "site-packages" + os.sep
 
@@ -39,8 +41,18 @@ _SEEDING_CODE = tuple(
     for name in ("manual_seed", "seed", "set_offset", "set_state")
 )
 _SEEDING = {id(code): code.co_name for code in _SEEDING_CODE}
-# Names of files, and whether they are the library's: code is slow to hash.
-_libraries: dict[str, bool] = {}
+# Functions in Python, of the library, whose answers no guard watches, where the program calls them.
+_TELLING_CODE = (
+    *(getattr(tangrad.Generator, n).__code__ for n in ("initial_seed", "get_offset", "get_state")),
+    *(getattr(tangrad, n).__code__ for n in ("initial_seed", "get_rng_state", "get_num_threads")),
+    threading.current_thread.__code__,
+)
+_TELLING = {id(code): code.co_name for code in _TELLING_CODE}
+# Functions of the standard library that read what a program may change: they are watched as its.
+_READING_CODE = (os.getenv.__code__,)
+_READING = frozenset(map(id, _READING_CODE))
+# Of names of files: True for the library's own, STANDARD for Python's. Code is slow to hash.
+_libraries: dict[str, Any] = {}
 #: Modules whose functions in C depend on their arguments alone.
 _PURE = {
     None,
@@ -48,8 +60,6 @@ _PURE = {
     "_collections_abc",
     "_functools",
     "_operator",
-    "_thread",
-    "_warnings",
     "builtins",
     "cmath",
     "collections",
@@ -59,7 +69,6 @@ _PURE = {
     "math",
     "operator",
     "sys",
-    "threading",
     "typing",
     "_abc",
     "_struct",
@@ -76,18 +85,35 @@ _FORBIDDEN = {
     "globals": "reads names that cannot be watched",
     "locals": "reads names that cannot be watched",
     "breakpoint": "stops only when it is recorded",
+    "id": "tells where an object lies, which another may not",
 }
+# What the library may do as the program calls it, and what nobody may.
+_ALLOWED_WITHIN = frozenset(("exec", "eval", "globals", "locals", "id", "get_ident", "_getframe"))
+# Of tensors, what may differ between those for which a graph holds.
+_HIDDEN = frozenset("_version _base grad_fn output_nr".split())
+_TELLING_METHODS = frozenset(
+    "data_ptr storage_offset untyped_storage storage _is_view is_set_to _typed_storage".split()
+)
+
+
+def _library_of(name: str) -> Any:
+    """Return whose code a file has, as `_libraries` does."""
+    found = _libraries.get(name)
+    if found is None:
+        own = name.startswith((*_LIBRARY, "<frozen importlib"))
+        standard = name.startswith("<frozen") or (name.startswith(_STANDARD) and _SITE not in name)
+        found = _libraries[name] = own or (STANDARD if standard else False)
+    return found
 
 
 def is_library(code: CodeType) -> bool:
     """Return whether code is the library's own, or Python's: it is trusted, not watched."""
-    name = code.co_filename
-    found = _libraries.get(name)
-    if found is None:
-        found = _libraries[name] = name.startswith((*_LIBRARY, "<frozen")) or (
-            name.startswith(_STANDARD) and _SITE not in name
-        )
-    return found
+    return bool(_library_of(code.co_filename)) and id(code) not in _READING
+
+
+def is_standard(code: CodeType) -> bool:
+    """Return whether code is Python's own."""
+    return _library_of(code.co_filename) is STANDARD
 
 
 class CallWatch:
@@ -117,7 +143,8 @@ class CallWatch:
         gc.disable()
         self._previous = sys.getprofile()
         of_sizes = self.sizes is not None
-        _guards.CallFilter(self._profile, _libraries, _SEEDING_CODE, of_sizes).start()
+        told = (*_SEEDING_CODE, *_TELLING_CODE, *_READING_CODE)
+        _guards.CallFilter(self._profile, _libraries, told, of_sizes).start()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -130,6 +157,11 @@ class CallWatch:
         if id(code) in _SEEDING and event in ("call", "return"):
             self._watch_generator(frame, event)
         library = is_library(code)
+        if library and event == "c_call" and _library_of(code.co_filename) is STANDARD:
+            self._watch_standard(frame, arg)
+            return
+        if id(code) in _TELLING and event == "call":
+            self._watch_telling(frame)
         if library and (self.sizes is None or event != "call"):
             return
         if event == "call":
@@ -137,6 +169,13 @@ class CallWatch:
                 if innermost_tracer() is None:
                     return  # a kernel's, as of a device in Python: the op stands for it
                 self.executed[code] = frame.f_globals
+                hidden = hidden_attribute(code)
+                if hidden and self.refusal is None:
+                    line = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+                    reason = (
+                        f"{code.co_name}() reads .{hidden} of a tensor, which cannot be watched"
+                    )
+                    self.refusal = CaptureError(reason, line)
                 follows = self.follows_numbers or (self.sizes is not None and self.sizes.handed)
                 if follows and asks_types(code):
                     line = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
@@ -149,8 +188,28 @@ class CallWatch:
         if _serves_library(frame):
             return
         reason = _why_not(arg)
-        if reason is not None and innermost_tracer() is not None:
-            line = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
+        if reason is not None:
+            self._refuse(reason, frame)
+
+    def _watch_standard(self, frame: Any, function: Any) -> None:
+        """Look at a function in C that Python's own code calls, for whom it was called."""
+        reason = None if self.refusal is not None else _why_not(function, within=True)
+        if reason is None:
+            return
+        while frame is not None and _library_of(frame.f_code.co_filename) is STANDARD:
+            frame = frame.f_back
+        if frame is not None and not is_library(frame.f_code):
+            self._refuse(reason, frame)
+
+    def _watch_telling(self, frame: Any) -> None:
+        caller = frame.f_back
+        if self.refusal is None and caller is not None and not is_library(caller.f_code):
+            name = frame.f_code.co_name
+            self._refuse(f"{name}() may answer otherwise in the next call", caller)
+
+    def _refuse(self, reason: str, frame: Any) -> None:
+        if innermost_tracer() is not None and not (_serves_library(frame) or _imports(frame)):
+            line = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
             self.refusal = CaptureError(reason, line)
 
     def _tell_sizes(self, frame: Any, code: CodeType, library: bool) -> None:
@@ -224,6 +283,24 @@ def asks_types(code: CodeType) -> bool:
     return any(asks_types(inner) for inner in code.co_consts if isinstance(inner, CodeType))
 
 
+@lru_cache(maxsize=4096)
+def hidden_attribute(code: CodeType) -> str:
+    """Return an attribute that code reads by which tensors differ that are alike to a graph, or "".
+
+    Those of `self` are not tensors'.
+    """
+    if not _HIDDEN.isdisjoint(code.co_names):
+        import dis
+
+        before = ""
+        for found in dis.get_instructions(code):
+            if found.argval in _HIDDEN and found.opname == "LOAD_ATTR" and before != "self":
+                return str(found.argval)
+            before = str(found.argval)
+    inner = (c for c in code.co_consts if isinstance(c, CodeType))
+    return next(filter(None, map(hidden_attribute, inner)), "")
+
+
 def _serves_library(frame: Any) -> bool:
     """Return whether a frame is the library's by its origin, or NumPy's and called by it.
 
@@ -237,6 +314,15 @@ def _serves_library(frame: Any) -> bool:
         frame = frame.f_back
         if frame is not None and is_library(frame.f_code):
             return True
+    return False
+
+
+def _imports(frame: Any) -> bool:
+    """Return whether a module is being imported, which is done once, graph or not."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
     return False
 
 
@@ -255,26 +341,39 @@ def _is_generated(frame: Any) -> bool:
     return name.startswith("<") and module.partition(".")[0].startswith("tangrad")
 
 
-def _why_not(function: Any) -> str | None:
-    """Return why a graph cannot stand for a call of a function in C, or None if it can."""
+def _why_not(function: Any, within: bool = False) -> str | None:
+    """Return why a graph cannot stand for a call of a function in C, or None if it can.
+
+    Args:
+        function: what is called. within: Python's own code calls it.
+    """
     name = getattr(function, "__name__", "")
     owner = getattr(function, "__self__", None)
+    if within and name in _ALLOWED_WITHIN:
+        return None
+    module = getattr(function, "__module__", None)
     if isinstance(owner, type(sys)) and owner.__name__ == "builtins" and name in _FORBIDDEN:
         return f"{name}() {_FORBIDDEN[name]}"
-    module = getattr(function, "__module__", None)
-    of_class = type(owner).__module__ if owner is not None else None
+    if module == "sys" and name == "_getframe":
+        return "_getframe() shows the variables of callers, which cannot be watched"
+    if module == "_warnings" and name.startswith("warn"):
+        return "warn() warns only when it is recorded"
     if isinstance(owner, type(sys)) or owner is None:
         top = (module or "").partition(".")[0] or None
-        if top in _PURE or top == "tangrad":
+        if top in _PURE or top == "tangrad" or (top, name) == ("_thread", "allocate_lock"):
             return None
         return f"{module}.{name}() may answer otherwise in the next call, which cannot be watched"
-    if of_class in ("builtins", "collections", "functools", "itertools", "operator"):
+    if isinstance(owner, tangrad.Tensor) and name in _TELLING_METHODS:
+        return f"Tensor.{name}() may answer otherwise for another tensor, which cannot be watched"
+    kinds = owner.__mro__ if isinstance(owner, type) else type(owner).__mro__
+    kind = next((k for k in kinds if name in vars(k)), kinds[0])
+    top = kind.__module__.partition(".")[0]
+    if top in ("builtins", "collections", "_collections", "functools", "itertools", "operator"):
         return None
-    if (of_class or "").startswith("tangrad") or isinstance(owner, type):
+    if top.startswith("tangrad") or (isinstance(owner, type) and top in _PURE):
         return None
-    if any(kind.__module__.startswith("tangrad") for kind in type(owner).__mro__):
+    if any(k.__module__.startswith("tangrad") for k in kinds):
         return None
     return (
-        f"{type(owner).__name__}.{name}() may answer otherwise in the next call, which cannot be "
-        "watched"
+        f"{kind.__name__}.{name}() may answer otherwise in the next call, which cannot be watched"
     )

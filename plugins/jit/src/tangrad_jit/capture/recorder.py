@@ -173,6 +173,9 @@ class Recorder:
         """Note a tensor that has no values yet."""
         if self.failure is not None:
             return
+        if tangrad.are_deterministic_algorithms_enabled():
+            self._fail(self._error("use_deterministic_algorithms has new memory filled"))
+            return
         args = (tuple(made.shape), made.stride(), made.dtype, None, made.device, False, False)
         op = find_op("empty_strided")
         node = Node(op, args, module=self._module, where=self._where())

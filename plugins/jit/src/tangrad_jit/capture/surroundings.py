@@ -8,29 +8,36 @@ that; what is left is guarded.
 from __future__ import annotations
 
 import functools
+import re
 import sys
+import threading
 import types
+import weakref
+from collections import OrderedDict, defaultdict, namedtuple
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any
 
 import tangrad
 from tangrad import nn
 from tangrad_jit._guards import (
+    CacheGuard,
     CellGuard,
-    CodeGuard,
+    ClassGuard,
     DictGuard,
     EntryGuard,
-    EqualGuard,
+    FunctionGuard,
     Guard,
     ListGuard,
+    ReferenceGuard,
+    SetGuard,
     SlotGuard,
     TensorGuard,
+    ThreadGuard,
     TypeGuard,
 )
-from tangrad_jit.capture.bytecode import instructions, name_of
-from tangrad_jit.capture.calls import is_library
+from tangrad_jit.capture.calls import is_library, is_standard
 from tangrad_jit.capture.errors import GuardError
+from tangrad_jit.capture.names import imports_of, names_read, words_of
 
 __all__ = ["Surroundings", "survey"]
 
@@ -38,7 +45,7 @@ __all__ = ["Surroundings", "survey"]
 Key = tuple[Any, ...]
 
 _LIMIT = 50_000
-_PLAIN = (int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
+_PLAIN = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
 _FIXED = (
     types.BuiltinFunctionType,
     types.MethodDescriptorType,
@@ -48,17 +55,36 @@ _FIXED = (
     types.GetSetDescriptorType,
     types.MemberDescriptorType,
     types.CodeType,
+    types.GenericAlias,
     range,
     slice,
-    frozenset,
     property,
+    re.Pattern,
+    threading.Lock().__class__,
+    threading.RLock().__class__,
+    type(namedtuple("_", "x").x),
     tangrad.dtype,
     tangrad.device,
     tangrad.layout,
     tangrad.memory_format,
     tangrad.Generator,
 )
-_HARMLESS = ("logging", "threading", "_thread", "weakref", "typing", "re", "enum", "pathlib", "abc")
+# What their objects say is not what programs compute with; those of `_abc` are caches.
+_HARMLESS = ("typing", "pathlib", "abc", "_abc")
+# Registries of the hooks that all modules' calls have.
+_HOOKS_OF_ALL = (
+    *("_global_forward_pre_hooks", "_global_forward_hooks"),
+    *("_global_backward_pre_hooks", "_global_backward_hooks"),
+)
+
+
+_Cached = type(functools.lru_cache(len))
+_CONTAINERS = (
+    *(dict, list, tuple, set, frozenset, types.MappingProxyType, OrderedDict, defaultdict),
+    *(weakref.ref, threading.local),
+)
+# Objects of these that have no attributes are what they are.
+_BARE = (int, float, complex, str, bytes, tuple, frozenset)
 
 
 class Surroundings:
@@ -80,6 +106,8 @@ class Surroundings:
         self.refusals: list[tuple[str, str]] = []
         self.code: set[types.CodeType] = set()
         self._seen: dict[int, Any] = {}
+        self._entries: set[tuple[int, str]] = set()
+        self._namespaces: dict[int, tuple[types.ModuleType, str, set[str]]] = {}
 
     def modules(self) -> Iterable[Any]:
         """Return the modules (nn.Module) that were found, outermost first."""
@@ -90,7 +118,7 @@ class Surroundings:
         pending = [(item, path)]
         while pending:
             held, where = pending.pop()
-            if isinstance(held, _PLAIN) or id(held) in self._seen:
+            if type(held) in _PLAIN or id(held) in self._seen:
                 continue
             self._seen[id(held)] = held
             if len(self._seen) > _LIMIT:
@@ -100,20 +128,14 @@ class Surroundings:
     def _look(self, held: Any, path: str) -> Iterable[tuple[Any, str]]:
         if isinstance(held, tangrad.Tensor):
             self.tensors.append((path, held))
-            self.guards.append(TensorGuard(path, held))
-            return ()
-        if isinstance(held, (dict, types.MappingProxyType)):
-            return self._mapping(held, path)
-        if isinstance(held, list):
-            self.guards.append(ListGuard(path, held, self.given.get(id(held), ())))
-            return [(member, f"{path}[{i}]") for i, member in enumerate(held)]
-        if isinstance(held, tuple):
-            return [(member, f"{path}[{i}]") for i, member in enumerate(held)]
-        if isinstance(held, set):
-            self.guards.append(EqualGuard(path, held))
-            return ()
+            guard = TensorGuard(path, held)
+            self.guards.append(guard)
+            return [] if guard.attributes is None else [(guard.attributes, path)]
         if isinstance(held, types.FunctionType):
             return self._function(held, path)
+        if isinstance(held, types.ModuleType):
+            self._namespaces[id(held)] = (held, path, set())
+            return ()
         if isinstance(held, types.MethodType):
             return [(held.__func__, path), (held.__self__, f"{path}.__self__")]
         if isinstance(held, functools.partial):
@@ -122,16 +144,43 @@ class Surroundings:
             return [(held.__func__, path)]
         if isinstance(held, type):
             return self._class(held, path)
-        return self._object(held, path)
+        if isinstance(held, _Cached):
+            self.guards.append(CacheGuard(path, held))
+            return [(held.__wrapped__, path)]
+        found = self._members(held, path)
+        if found is None:
+            return self._object(held, path)
+        return found if type(held) in _CONTAINERS else [*found, *self._object(held, path)]
 
-    def _mapping(self, held: Any, path: str) -> Iterable[tuple[Any, str]]:
+    def _members(self, held: Any, path: str) -> list[tuple[Any, str]] | None:
+        """Return what containers and weak references hold; None for other objects."""
+        if isinstance(held, (dict, types.MappingProxyType)):
+            return self._mapping(held, path)
+        if isinstance(held, list):
+            self.guards.append(ListGuard(path, held, self.given.get(id(held), ())))
+            return [(member, f"{path}[{i}]") for i, member in enumerate(held)]
+        if isinstance(held, tuple):
+            return [(member, f"{path}[{i}]") for i, member in enumerate(held)]
+        if isinstance(held, (set, frozenset)):
+            if isinstance(held, set):
+                self.guards.append(SetGuard(path, held))
+            return [(member, f"a member of {path}") for member in held]
+        if isinstance(held, weakref.ref):
+            self.guards.append(ReferenceGuard(path, held))
+            return [(held(), path)]
+        if isinstance(held, threading.local):
+            self.guards.append(ThreadGuard(path, held))
+            return [(value, f"{path}.{name}") for name, value in vars(held).items()]
+        return None
+
+    def _mapping(self, held: Any, path: str) -> list[tuple[Any, str]]:
         if type(held) is not types.MappingProxyType:
             self.guards.append(DictGuard(path, held, self.given.get(id(held), ())))
         found = []
         for key, value in held.items():
-            name = repr(key) if isinstance(key, _PLAIN) else f"<{type(key).__name__}>"
+            name = repr(key) if type(key) in _PLAIN else f"<{type(key).__name__}>"
             found.append((value, f"{path}[{name}]"))
-            if not isinstance(key, _PLAIN):
+            if type(key) not in _PLAIN:
                 found.append((key, f"{path} key"))
         return found
 
@@ -140,20 +189,19 @@ class Surroundings:
         self.code.add(code)
         if is_library(code):
             # Its cells may hold what is the user's: decorators of the library keep functions so.
-            cells = held.__closure__ or ()
-            return [
-                (cell.cell_contents, path)
-                for cell in cells
-                if not _is_empty(cell)
-                and isinstance(
-                    cell.cell_contents, (types.FunctionType, types.MethodType, nn.Module)
-                )
-            ]
-        self.guards.append(CodeGuard(path, held))
-        if self.executed is not None and code not in self.executed:
-            return ()
+            kinds: tuple[type, ...] = (types.FunctionType, types.MethodType, nn.Module)
+            if is_standard(code):
+                kinds = (*kinds, dict)  # of functions for types
+            cells = [cell for cell in held.__closure__ or () if not _is_empty(cell)]
+            return [(c.cell_contents, path) for c in cells if isinstance(c.cell_contents, kinds)]
         name = f"{path}()" if path else f"{held.__qualname__}()"
+        guard = FunctionGuard(name, held)
+        self.guards.append(guard)
         found: list[tuple[Any, str]] = []
+        if guard.attributes is not None:
+            found.append((guard.attributes, name))
+        if self.executed is not None and code not in self.executed:
+            return found
         for free, cell in zip(code.co_freevars, held.__closure__ or (), strict=False):
             if not _is_empty(cell):
                 self.guards.append(CellGuard(f"{name}: {free}", cell, id(cell) in self.given))
@@ -164,28 +212,70 @@ class Surroundings:
         return found
 
     def _names(self, code: types.CodeType, names: dict[str, Any], path: str) -> list[Any]:
-        """Return what code reads of its module, followed through modules' attributes."""
+        """Return what code reads of its module, by attributes of modules, too, and imports."""
         found: list[Any] = []
         for chain in names_read(code):
             holder: dict[str, Any] = names
             where = ""
             for part in chain:
-                if part not in holder:
-                    break
                 where = f"{where}.{part}" if where else part
+                if not self._entry(holder, part, f"{path} reads {where}"):
+                    break
                 value = holder[part]
-                if not _is_trusted_holder(holder):
-                    given = self.given.get(id(holder), ())
-                    self.guards.append(EntryGuard(f"{path} reads {where}", holder, part, given))
                 if not isinstance(value, types.ModuleType):
                     found.append((value, where))
                     break
                 holder = vars(value)
+            else:
+                found.append((value, where))  # a module itself
+        for module in imports_of(code, names.get("__package__") or ""):
+            if module in sys.modules:
+                found.append((sys.modules[module], module))
         return found
 
+    def _entry(self, holder: dict[str, Any], name: str, path: str) -> bool:
+        """Guard a name of a module; return whether it is there."""
+        there = name in holder
+        if (id(holder), name) in self._entries:
+            return there
+        self._entries.add((id(holder), name))
+        # What the library has not loaded comes when it is first asked for.
+        if there or not _is_trusted_holder(holder):
+            given = self.given.get(id(holder), ()) if there else ()
+            self.guards.append(EntryGuard(path, holder, name, given))
+        return there
+
+    def follow_namespaces(self) -> None:
+        """Guard what code may read of modules that it meets as objects: all names that it has.
+
+        Where it may make names up (`vars`, `getattr`), all that a module of the user's holds.
+        """
+        while True:
+            words = {word for code in self.code if not is_library(code) for word in words_of(code)}
+            pending: list[tuple[Any, str]] = []
+            for module, path, known in list(self._namespaces.values()):
+                pending.extend(self._namespace(module, path, words - known))
+                known |= words
+            if not pending:
+                return
+            for item, where in pending:
+                self.add(item, where)
+
+    def _namespace(
+        self, module: types.ModuleType, path: str, words: set[str]
+    ) -> Iterable[tuple[Any, str]]:
+        holder = vars(module)
+        trusted = _is_trusted_holder(holder)
+        if not trusted and not words.isdisjoint(("vars", "getattr", "__dict__", "attrgetter")):
+            self.guards.append(DictGuard(path, holder))
+        for word in sorted(words):
+            if self._entry(holder, word, f"{path}.{word}") and not trusted:
+                yield holder[word], f"{path}.{word}"
+
     def _class(self, held: type, path: str) -> Iterable[tuple[Any, str]]:
-        if _of_library(held) or held.__module__ in sys.stdlib_module_names:
+        if _of_library(held) or held.__module__ in sys.stdlib_module_names - {"__main__"}:
             return ()
+        self.guards.append(ClassGuard(path, held))
         found: list[tuple[Any, str]] = []
         for kind in held.__mro__:
             if _of_library(kind) or kind is object:
@@ -201,14 +291,18 @@ class Surroundings:
 
     def _object(self, held: Any, path: str) -> Iterable[tuple[Any, str]]:
         kind = type(held)
-        if isinstance(held, (_FIXED, types.ModuleType)):
+        if isinstance(held, _FIXED) or kind.__module__.partition(".")[0] in _HARMLESS:
             return ()
-        if kind.__module__.partition(".")[0] in _HARMLESS:
-            return ()
+        logging = sys.modules.get("logging")  # who has no logger has not imported it
+        if logging is not None and isinstance(held, logging.Logger):
+            return self._logger(held, path)
+        stands_for = getattr(kind, "stands_for", None)
+        if stands_for is not None and _of_library(kind):
+            return [(getattr(held, stands_for), path)]
         names = getattr(held, "__dict__", None)
         slots = [s for k in kind.__mro__ for s in _slots_of(k)]
         if not isinstance(names, dict) and not slots:
-            if isinstance(held, object) and kind.__basicsize__ == object.__basicsize__:
+            if kind.__basicsize__ == object.__basicsize__ or isinstance(held, _BARE):
                 return [(kind, path)]
             self.refusals.append(
                 (path, f"an object of {kind.__module__}.{kind.__qualname__} cannot be watched")
@@ -218,14 +312,20 @@ class Surroundings:
         found: list[tuple[Any, str]] = [(kind, path)]
         if isinstance(names, dict):
             self.guards.append(DictGuard(path, names, self.given.get(id(names), ())))
-            found.extend(_members(held, names, path))
+            found.extend(_attributes(held, names, path))
         for slot in slots:
             self.guards.append(SlotGuard(f"{path}.{slot}", held, slot))
             found.append((getattr(held, slot, None), f"{path}.{slot}"))
         return found
 
+    def _logger(self, held: Any, path: str) -> Iterable[tuple[Any, str]]:
+        """Guard what decides which messages a logger takes; the messages themselves are refused."""
+        for name in ("level", "disabled"):
+            self.guards.append(EntryGuard(f"{path}.{name}", vars(held), name))
+        return [(held.parent, f"{path}.parent")]
 
-def _members(held: Any, names: dict[str, Any], path: str) -> Iterable[tuple[Any, str]]:
+
+def _attributes(held: Any, names: dict[str, Any], path: str) -> Iterable[tuple[Any, str]]:
     """Return an object's attributes; a module's parameters and modules under their own names."""
     for name, value in names.items():
         if isinstance(held, nn.Module) and name in ("_parameters", "_buffers", "_modules"):
@@ -237,7 +337,11 @@ def _members(held: Any, names: dict[str, Any], path: str) -> Iterable[tuple[Any,
 def _slots_of(kind: type) -> list[str]:
     slots = vars(kind).get("__slots__", ())
     names = [slots] if isinstance(slots, str) else list(slots)
-    return [n for n in names if not n.startswith("__") and not _of_library(kind)]
+    if _of_library(kind):
+        return []
+    mangled = kind.__name__.lstrip("_")
+    private = [n for n in names if n.startswith("__") and not n.endswith("__")]
+    return [n for n in names if not n.startswith("__")] + [f"_{mangled}{n}" for n in private]
 
 
 def _of_library(kind: Any) -> bool:
@@ -260,33 +364,6 @@ def _is_empty(cell: Any) -> bool:
         return cell.cell_contents is cell
     except ValueError:
         return True
-
-
-@lru_cache(maxsize=4096)
-def names_read(code: types.CodeType) -> tuple[tuple[str, ...], ...]:
-    """Return the global names that code reads, each with the attributes read of it, in order.
-
-    Code within it (comprehensions, nested functions) counts.
-    """
-    found: dict[tuple[str, ...], None] = {}
-    chain: list[str] = []
-    for name, argument in instructions(code):
-        if name in ("LOAD_GLOBAL", "LOAD_NAME"):
-            if chain:
-                found[tuple(chain)] = None
-            chain = [name_of(code, name, argument)]
-        elif name in ("LOAD_ATTR", "LOAD_METHOD") and chain:
-            chain.append(name_of(code, name, argument))
-        elif name not in ("CACHE", "PUSH_NULL", "PRECALL"):
-            if chain:
-                found[tuple(chain)] = None
-            chain = []
-    if chain:
-        found[tuple(chain)] = None
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found.update(dict.fromkeys(names_read(constant)))
-    return tuple(found)
 
 
 def survey(
@@ -314,13 +391,17 @@ def survey(
     if executed is not None:
         for code, names in executed.items():
             if code not in found.code:
+                found.code.add(code)
                 for item, path in found._names(code, names, f"{code.co_name}()"):
                     found.add(item, path)
+    for name in _HOOKS_OF_ALL if found.modules() else ():
+        found.add(getattr(nn.modules.module, name), "hooks of all modules")
+    found.follow_namespaces()
     return found
 
 
 def _objects(item: Any, path: str) -> Iterable[tuple[Any, str]]:
-    if isinstance(item, (tangrad.Tensor, *_PLAIN)):
+    if isinstance(item, tangrad.Tensor) or type(item) in _PLAIN:
         return
     if type(item) in (tuple, list):
         for i, member in enumerate(item):

@@ -81,6 +81,7 @@ class Compiled(Choosing):
         queued: runs the calls that are no graph, or None where they run as they are.
     """
 
+    stands_for = "function"  # what those who look at the surroundings of a program follow
     unsettled_runs = 3
     sizes_kept = 64
     families_tried = 6

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import tangrad
 from tangrad.utils import _pytree
-from tangrad_jit._guards import Geometry, Overlaps, Pattern, Serving, is_same
+from tangrad_jit._guards import (
+    Geometry,
+    Identities,
+    Overlaps,
+    Pattern,
+    Serving,
+    TensorGuard,
+    is_same,
+)
 from tangrad_jit.capture.recorder import memory_of
 from tangrad_jit.capture.sources import argument_sources, changed_numbers
 from tangrad_jit.compiling.given_numbers import GivenNumbers
@@ -138,9 +146,18 @@ class Executable(Serving):
             same.setdefault(key, place)
             if key in self.recording_captures() or key in captured:
                 self._fixed.append((place, entry.tensor.data_ptr()))
+        self.identities = self._identities(graph)
         self._held = template[self._arguments + len(self.numbers.sources) :]
         self._asks_numbers = bool(self.numbers.sources) or self.numbers.reads
         self._writes(graph)
+
+    def _identities(self, graph: Graph) -> Identities:
+        """Return which arguments are one, or held; one whose own gradient is used comes again."""
+        given = [entry.tensor for entry in graph.inputs if entry.kind == "argument"]
+        owners = {id(tensor) for tensor, _ in self.recording.gradients}
+        owners |= {id(owner) for _, owner in self._gradients}
+        held = [guard.tensor for guard in self.guards.entries if isinstance(guard, TensorGuard)]
+        return Identities(given, held, [t for t in given if id(t) in owners])
 
     def recording_captures(self) -> set[Any]:
         """Return the memory of tensors that the program holds, whichever the graph uses."""
@@ -208,12 +225,14 @@ class Executable(Serving):
         if self.pattern.match(args, kwargs) is None:
             return _difference(self.pattern, Pattern(args, kwargs))
         if self.state != state_of_thread():
-            return "grad mode, inference mode or the default dtype is another"
+            return "grad mode, inference mode, or what new tensors are by default, is another"
         numbers = self.numbers.why_not(args, kwargs)
         if numbers is not None:
             return numbers
         failed = self.guards.failed()
-        return failed.why() if failed is not None else "arguments share memory otherwise"
+        if failed is not None:
+            return failed.why()
+        return "arguments share memory otherwise, or are other objects of the program"
 
     def changed_numbers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[Any, Any]:
         """Return the sources of numbers that are others than the graph holds for, by their keys."""

@@ -149,6 +149,7 @@ class _Session:
                 found.code.add(code)
                 for item, path in found._names(code, names, f"{code.co_name}()"):
                     found.add(item, path)
+        found.follow_namespaces()
         return found
 
     def choose(self, varying: Collection[Key], fixed: Collection[Key]) -> None:

@@ -1,5 +1,6 @@
 # A call that a graph serves, from the choice among the recordings to the result: the usual case, without Python.
-from tangrad import get_default_dtype, is_grad_enabled, is_inference_mode_enabled
+from tangrad import are_deterministic_algorithms_enabled, get_default_device, get_default_dtype, is_grad_enabled, \
+    is_inference_mode_enabled
 from tangrad.plugin import is_intercepted
 from tangrad_jit.compiling import stance
 
@@ -19,7 +20,8 @@ cdef class Serving:
         _gradients: (place of an input, tensor whose gradient it is).
         _replaced: tensors whose gradient the run makes anew. _new_gradients: (tensor, place among the outputs).
         _equal, _fixed: which arguments must be one tensor, and which lie at an address.
-        _overlaps: which must not share memory. _asks_numbers: whether `numbers` are asked at all.
+        identities: which arguments are one object, or held. _overlaps: which must not share memory.
+        _asks_numbers: whether `numbers` are asked at all.
         _single, _leaves: where the result is.
         _spent: results whose history the run has used up.
     """
@@ -28,6 +30,7 @@ cdef class Serving:
     cdef public tuple state
     cdef public object numbers, trial, backward, _run_forward
     cdef public list _held, _gradients, _replaced, _new_gradients, _equal, _fixed, _leaves, _spent
+    cdef public Identities identities
     cdef public Overlaps _overlaps
     cdef public bint _asks_numbers, _single
 
@@ -42,6 +45,8 @@ cdef class Serving:
     cdef list given_of(self, tuple args, dict kwargs):
         cdef list tensors = self.pattern.match(args, kwargs)
         if tensors is None or not self.guards.hold() or not self.is_of_this_thread():
+            return None
+        if not self.identities.hold(tensors):
             return None
         for a, b in self._equal:
             if tensors[a] is not tensors[b]:
@@ -58,7 +63,8 @@ cdef class Serving:
 
     cdef bint is_of_this_thread(self) except -1:
         return is_grad_enabled() is self.state[0] and is_inference_mode_enabled() is self.state[1] \
-            and get_default_dtype() is self.state[2]
+            and get_default_dtype() is self.state[2] and get_default_device() == self.state[3] \
+            and are_deterministic_algorithms_enabled() is self.state[4]
 
     def run(self, list given):
         """Return the result for what `fits` has found."""

@@ -257,6 +257,8 @@ class SizeFamily:
         sizes = self.sizes_of(pattern, tensors)
         if sizes is None or not base.holds_outside(args, kwargs):
             return None
+        if not base.identities.hold(list(tensors.values())):
+            return None
         try:
             graph, numbers = self._graph_at(self._input_types(sizes))
             if not self._decides_alike(graph):
@@ -270,6 +272,7 @@ class SizeFamily:
             made = Executable(recording, self.settings, prepare, base.arena)
         except Exception:  # of an op that takes no such size: what it raises is raised by the run
             return None
+        made.identities = base.identities
         made.numbers.unconfirmed = base.numbers.unconfirmed
         if made.trial is not None:
             made.trial.race = None  # it was measured at other sizes

@@ -1,0 +1,207 @@
+# The structure of arguments, and which of them share memory.
+
+cdef class Pattern:
+    """The structure of arguments: nested tuples, lists and dicts of tensors and of constants.
+
+    Attributes:
+        leaves: (path, kind, what): "tensor" with its Geometry, or "constant" with the object.
+    """
+    cdef object shape, given
+    cdef readonly list leaves
+
+    def __init__(self, args, kwargs, given=()):
+        self.leaves, self.given = [], given
+        self.shape = (self.learn(args, "args"), self.learn(kwargs, "kwargs"))
+
+    def learn(self, item, path):
+        kind = type(item)
+        if API.is_tensor(<PyObject*>item):
+            geometry = Geometry(item, True)
+            self.leaves.append((path, "tensor", geometry))
+            return geometry
+        if kind is tuple or kind is list:
+            return (kind, [self.learn(member, f"{path}[{i}]") for i, member in enumerate(item)])
+        if kind is dict:
+            return (kind, list(item), [self.learn(value, f"{path}[{key!r}]") for key, value in item.items()])
+        if isinstance(item, tuple) and hasattr(item, "_fields"):
+            return (kind, [self.learn(member, f"{path}[{i}]") for i, member in enumerate(item)])
+        if ("argument", path) in self.given:
+            self.leaves.append((path, "number", type(item)))
+            return Constant(Any(kind))
+        self.leaves.append((path, "constant", item))
+        return Constant(item)
+
+    def match(self, tuple args, dict kwargs):
+        """Return the tensors in order, or None where the arguments are of another structure."""
+        cdef list found = []
+        if fits(self.shape[0], args, found) and fits(self.shape[1], kwargs, found):
+            return found
+        return None
+
+
+cdef class Constant:
+    cdef object value
+
+    def __init__(self, value):
+        self.value = value
+
+
+cdef bint fits(object shape, object item, list found):
+    cdef Py_ssize_t i
+    cdef list members
+    if type(shape) is Geometry:
+        if not API.is_tensor(<PyObject*>item) or not (<Geometry>shape).fits(item):
+            return False
+        found.append(item)
+        return True
+    if type(shape) is Constant:
+        return item is (<Constant>shape).value or fitting(item, (<Constant>shape).value)
+    if type(item) is not shape[0]:
+        return False
+    if shape[0] is dict:
+        if len(<dict>item) != len(shape[1]) or list(<dict>item) != shape[1]:
+            return False
+        members = shape[2]
+        for i, value in enumerate((<dict>item).values()):
+            if not fits(members[i], value, found):
+                return False
+        return True
+    members = shape[1]
+    if len(item) != len(members):
+        return False
+    for i in range(len(members)):
+        if not fits(members[i], item[i], found):
+            return False
+    return True
+
+
+cdef class Identities:
+    """Which arguments are one object, and which are tensors that the program holds: as they were, or others.
+
+    Programs ask (`key is value`), and an object has one gradient.
+
+    Args:
+        arguments: the tensors of the call. held: those of the program. pinned: arguments that must come again.
+    """
+    cdef int count
+    cdef int* first
+    cdef void** wanted
+    cdef void** held
+    cdef void** seen
+    cdef size_t held_mask, seen_mask
+    cdef list kept
+
+    def __init__(self, list arguments, list held, list pinned):
+        cdef int k
+        cdef dict known = {}
+        self.count, self.kept = len(arguments), [*held, *pinned]
+        self.held_mask, self.seen_mask = mask_for(len(self.kept)), mask_for(self.count)
+        self.first = <int*>malloc((self.count + 1) * sizeof(int))
+        self.wanted = <void**>malloc((self.count + 1) * sizeof(void*))
+        self.held = <void**>calloc(self.held_mask + 1, sizeof(void*))
+        self.seen = <void**>calloc(self.seen_mask + 1, sizeof(void*))
+        if self.first == NULL or self.wanted == NULL or self.held == NULL or self.seen == NULL:
+            raise MemoryError(f"no memory to compare {self.count} arguments")
+        for tensor in self.kept:
+            put_in(self.held, self.held_mask, <void*>tensor)
+        for k, tensor in enumerate(arguments):
+            self.first[k] = known.setdefault(id(tensor), k)
+            self.wanted[k] = <void*>tensor if is_in(self.held, self.held_mask, <void*>tensor) else NULL
+
+    def __dealloc__(self):
+        free_memory(self.first)
+        free_memory(self.wanted)
+        free_memory(self.held)
+        free_memory(self.seen)
+
+    cpdef bint hold(self, list given):
+        """Return whether it is so for these arguments."""
+        cdef int k
+        cdef void* tensor
+        memset(self.seen, 0, (self.seen_mask + 1) * sizeof(void*))
+        for k in range(self.count):
+            tensor = <void*>PyList_GET_ITEM(given, k)
+            if self.wanted[k] != NULL:
+                if tensor != self.wanted[k]:
+                    return False
+            elif is_in(self.held, self.held_mask, tensor):
+                return False
+            if self.first[k] != k:
+                if tensor != <void*>PyList_GET_ITEM(given, self.first[k]):
+                    return False
+            elif not put_in(self.seen, self.seen_mask, tensor):
+                return False
+        return True
+
+
+cdef size_t mask_for(Py_ssize_t count):
+    cdef size_t size = 4
+    while size < 2 * <size_t>count:
+        size *= 2
+    return size - 1
+
+
+cdef inline bint is_in(void** table, size_t mask, void* item) noexcept:
+    cdef size_t at = (<size_t>item >> 4) & mask
+    while table[at] != NULL:
+        if table[at] == item:
+            return True
+        at = (at + 1) & mask
+    return False
+
+
+cdef inline bint put_in(void** table, size_t mask, void* item) noexcept:
+    """Put an address into a table, unless it is there; return whether it was not."""
+    cdef size_t at = (<size_t>item >> 4) & mask
+    while table[at] != NULL:
+        if table[at] == item:
+            return False
+        at = (at + 1) & mask
+    table[at] = item
+    return True
+
+
+cdef class Overlaps:
+    """Whether an argument shares bytes with what is written, or is written and shares bytes with an input.
+
+    Args:
+        tensors: per input the tensor that the program holds, or None for an argument; arguments come first.
+        extents: bytes from the first element's to the last one's end. written: places of what is written.
+    """
+    cdef list tensors
+    cdef int64_t* extents
+    cdef int* pairs
+    cdef int npairs, nargs
+
+    def __init__(self, list tensors, list extents, list written, int nargs):
+        self.tensors, self.nargs = tensors, nargs
+        chosen = {(min(a, w), max(a, w)) for w in written for a in range(len(tensors)) if a != w and min(a, w) < nargs}
+        self.extents = <int64_t*>malloc((len(extents) + 1) * sizeof(int64_t))
+        self.pairs = <int*>malloc((2 * len(chosen) + 1) * sizeof(int))
+        if self.extents == NULL or self.pairs == NULL:
+            raise MemoryError(f"no memory to compare {len(tensors)} inputs")
+        for k in range(len(extents)):
+            self.extents[k] = extents[k]
+        for a, b in sorted(chosen):
+            self.pairs[2 * self.npairs], self.pairs[2 * self.npairs + 1] = a, b
+            self.npairs += 1
+
+    def __dealloc__(self):
+        free_memory(self.extents)
+        free_memory(self.pairs)
+
+    cpdef bint found(self, list arguments):
+        """Return whether it is so for these arguments."""
+        cdef int i, a, b
+        cdef size_t p, q
+        for i in range(self.npairs):
+            a, b = self.pairs[2 * i], self.pairs[2 * i + 1]
+            first = arguments[a]
+            second = arguments[b] if b < self.nargs else self.tensors[b]
+            if first is second:
+                continue
+            p = <size_t>API.host_data(<PyObject*>first)
+            q = <size_t>API.host_data(<PyObject*>second)
+            if p < q + <size_t>self.extents[b] and q < p + <size_t>self.extents[a]:
+                return True
+        return False
