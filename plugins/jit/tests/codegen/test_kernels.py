@@ -144,6 +144,31 @@ def test_more_values_than_registers_are_spilled() -> None:
 
 
 @needs_code
+def test_long_bodies_of_half_types_keep_two_vectors_apart() -> None:
+    """Rounding to a half type goes through a register that both vectors have."""
+    steps = (
+        step("mul", "float16", 0, 1),
+        step("log", "float16", 2),
+        step("softplus", "float16", 3, beta=1.5, threshold=1.5),
+    )
+    inputs = (*full("float16"), GroupInput("float16", "scalar"))
+    for columns in COLUMNS:
+        compare(Group(inputs, steps, (4,)), 4, columns)
+
+
+@needs_code
+def test_the_greater_of_a_value_and_itself_is_not_computed() -> None:
+    steps = (
+        step("maximum", "float32", 0, 0),
+        step("minimum", "float32", 1, 1),
+        step("neg", "float32", 2),
+    )
+    group = Group(full("float32"), steps, (3,))
+    compare(group, 3, 65)
+    assert "vmaxps" not in compile_group(group).listing()
+
+
+@needs_code
 @pytest.mark.parametrize("inputs", [14, 30])
 def test_more_streams_than_general_registers(inputs: int) -> None:
     steps = [step("add_plain", "float32", 0, 1)]

@@ -337,6 +337,9 @@ def replay(builder, list ops, list values):
         if op == "resize":  # of what may be a constant, or have been resized before
             values.append(builder.resized(args[0], kind))
             continue
+        if (op == "max" or op == "min" or op == "select") and (<tuple>args)[-1] == (<tuple>args)[-2]:
+            values.append(args[-1])  # there is but one to choose
+            continue
         key = (op, kind, args, imm)
         found = known.get(key)
         if found is None:

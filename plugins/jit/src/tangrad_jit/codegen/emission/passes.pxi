@@ -171,9 +171,6 @@ cdef void pin(Writer* w, int count, Registers* r) noexcept:
 
 # --- bodies ---------------------------------------------------------------------------------------
 
-cdef enum:
-    OF_PAIR = 7  # registers of each vector of a pair
-
 cdef struct Body:
     int start, end    # lines that were kept, in bytes
     int[8] folded     # the registers in which it leaves what is folded
@@ -222,7 +219,8 @@ cdef void write_pair(Writer* w, const Body* body) noexcept:
         end, beside = at, True
         while True:
             line = <const Line*>(w.body.data + end)
-            beside = beside and line.what < GENERAL and line.reg > 1
+            beside = (beside and line.what < GENERAL and line.reg > 1
+                      and (line.rm.base != IN_REGISTER or line.rm.reg > 1))
             end += sizeof(Line)
             if end >= body.end or (<const Line*>(w.body.data + end)).begins:
                 break
@@ -237,23 +235,28 @@ cdef void write_pair(Writer* w, const Body* body) noexcept:
         at = end
 
 
-cdef inline int other(int reg) noexcept:
+cdef inline int half(Writer* w) noexcept:
+    """Return how many registers each vector of a pair has."""
+    return 15 if w.evex else 7
+
+
+cdef inline int other(Writer* w, int reg) noexcept:
     """Return the register of the second vector of a pair in the place of one of the first."""
-    return reg - OF_PAIR if reg >= 2 + OF_PAIR else reg
+    return reg - half(w) if reg >= 2 + half(w) else reg
 
 
 cdef void write_second(Writer* w, const Line* first, bint beside) noexcept:
     """Write an instruction as the next vector has it."""
     cdef Line line = first[0]
     if line.what < GENERAL:
-        line.reg, line.second = other(line.reg), other(line.second)
+        line.reg, line.second = other(w, line.reg), other(w, line.second)
         if line.rm.base == IN_REGISTER:
-            line.rm.reg = other(line.rm.reg)
+            line.rm.reg = other(w, line.rm.reg)
         elif beside and line.what == vmovups and line.rm.base == IN_CONSTANTS:
             line.what, line.rm = vmovaps, register(first.reg)  # a constant is loaded once
         line.rm.disp += line.rm.unit
         if line.what == vblendvps or line.what == vblendvpd:
-            line.imm = other(line.imm >> 4) << 4
+            line.imm = other(w, line.imm >> 4) << 4
     encode(w, &line)
 
 
@@ -301,7 +304,7 @@ cdef void emit_pass(Writer* w, int stores, Fold* folds, int nfolds) noexcept:
     for k in range(nfolds):
         take_lanes(w, &folds[k], &start)
         folds[k].offset = folds[k].buffer - folds[0].buffer
-    paired = not w.evex and copies == 1 and keep_half(w, &body, count, stores)
+    paired = copies == 1 and keep_half(w, &body, count, stores)
     if not paired:
         pin(w, count, &start)
     for k in range(nfolds):
@@ -345,12 +348,12 @@ cdef void take_lanes(Writer* w, Fold* f, Registers* start) noexcept:
 
 cdef bint keep_half(Writer* w, Body* body, int count, int stores) noexcept:
     """Keep a body that takes half of the registers; return whether those suffice."""
-    cdef Registers half
+    cdef Registers start
     cdef int before = w.stack
-    all_free(w, &half)
-    half.count = OF_PAIR
-    memmove(half.free, half.free + OF_PAIR, OF_PAIR)
-    keep_body(w, body, &half, count, stores, 0)
+    all_free(w, &start)
+    start.count = half(w)
+    memmove(start.free, start.free + start.count, start.count)
+    keep_body(w, body, &start, count, stores, 0)
     if w.stack == before:
         return True
     w.body.size = 0  # a value was spilled, or has a slot since
