@@ -18,7 +18,14 @@ from tangrad.dispatch.overrides import (
     overloaded_arguments,
     refuse_strangers,
 )
-from tangrad.dispatch.python_dispatch import item_below_recording, of_other_layout
+from tangrad.dispatch.python_dispatch import (
+    are_plain,
+    followed,
+    item_below_recording,
+    of_other_layout,
+    traces_alone,
+)
+from tangrad.dispatch.random_state import drawn
 from tangrad.dispatch.stack import Stack, current, flat_tensors
 
 
@@ -42,8 +49,11 @@ def dispatch(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> A
 
 def offered(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> Any:
     """Run a bound call that `__torch_function__` has left through the rest."""
+    stack = current()
+    if traces_alone(stack) and functional.kind != "composite" and are_plain((*args, out)):
+        return followed(op, functional, drawn(functional, args), out, stack, True)
     refuse_strangers(op, args)
-    return observed(op, functional, args, out, current())
+    return observed(op, functional, args, out, stack)
 
 
 def observed(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:

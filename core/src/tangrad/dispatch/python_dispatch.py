@@ -23,14 +23,60 @@ def recorded(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stac
     return _C.call_recorded(functional, args, out, False)
 
 
-def followed(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:
-    """Tell the innermost tracer of a call, before and after it."""
+_TENSORS = (_C.Tensor, _C.Parameter)
+_CONSTANTS = (int, float, bool, type(None), str, _C.dtype)
+
+
+def traces_alone(stack: Stack) -> bool:
+    """Return whether nothing but a tracer stands between calls and their kernels."""
+    return bool(stack.tracers) and not (
+        stack.function_modes
+        or stack.rewriters
+        or stack.levels
+        or stack.dispatch_modes
+        or stack.write_watchers
+        or stack.watching is not None
+    )
+
+
+def are_plain(args: Any) -> bool:
+    """Return whether arguments are constants and tensors of the core's own classes and layout."""
+    for a in args:
+        kind = type(a)
+        if kind in _TENSORS:
+            if _C.level_of(a) is not None or _C.contents_of(a) is not None:
+                return False
+        elif kind is tuple or kind is list:
+            if not are_plain(a):
+                return False
+        elif kind not in _CONSTANTS:
+            return False
+    return True
+
+
+def followed(
+    op: _C.Op,
+    functional: _C.Op,
+    args: tuple[Any, ...],
+    out: Any,
+    stack: Stack,
+    plain: bool = False,
+) -> Any:
+    """Tell the innermost tracer of a call, before and after it; `plain` ones go to the kernel."""
     tracer = stack.tracers.pop()
     try:
         call = tracer.enter(op, functional, args, out)
-        result = recorded(op, functional, args, out, stack)
+        if not plain:
+            result = recorded(op, functional, args, out, stack)
+        elif op is functional:
+            result = _C.call_recorded(functional, args, out, False)
+        else:
+            result = _C.call_recorded(functional, args, args[0], True)
         tracer.leave(call, result)
         return result
+    except BaseException:
+        getattr(tracer, "failed", bool)()
+        raise
     finally:
         stack.tracers.append(tracer)
 

@@ -35,7 +35,8 @@ class traced_calls:
         tracer: has five methods. `enter(op, functional, args, out)` before each call: the op that
             is called (an in-place form, or `functional` itself), the arguments in the order of
             the functional op's signature, seeds and offsets as `Drawn`, what is given as out=;
-            its answer is handed to `leave(call, result)` when the call has succeeded.
+            its answer is handed to `leave(call, result)` when the call has succeeded, and a method
+            `failed()`, where there is one, is called when it has not.
             `constant(tensor)` for a tensor that no op made: from numbers, an array, or zeros that
             backward asks for; `allocated(tensor)` for one without values yet. `read(tensor)`
             before Python looks at a value by `item()`, which gives what this returns, the number

@@ -129,6 +129,7 @@ class CallWatch:
         executed: the user's code objects.
         refusal: why the run cannot be one graph, from the functions in C that the user's code
             called, or None.
+        filter: what is told of calls, while it does not pause.
     """
 
     def __init__(self, follows_numbers: bool = False, sizes: Any = None) -> None:
@@ -144,7 +145,8 @@ class CallWatch:
         self._previous = sys.getprofile()
         of_sizes = self.sizes is not None
         told = (*_SEEDING_CODE, *_TELLING_CODE, *_READING_CODE)
-        _guards.CallFilter(self._profile, _libraries, told, of_sizes).start()
+        self.filter = _guards.CallFilter(self._profile, _libraries, told, of_sizes)
+        self.filter.start()
         return self
 
     def __exit__(self, *exc: object) -> None:

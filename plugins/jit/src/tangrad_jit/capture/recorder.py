@@ -48,6 +48,7 @@ class Recorder:
         strict: raise what makes a graph impossible; otherwise recording ends, and the run goes on.
         failure: what has made it impossible, or None.
         caller: the code that calls the program, where its results may be numbers of tensors.
+        watch: pauses while an op runs, which stands for all that its kernel does; or None.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Recorder:
         self._names: dict[Any, str] = {}
         self._is_following = False
         self.numbers: Numbers | None = None
+        self.watch: Any = None
         self._inference = tangrad.is_inference_mode_enabled()
 
     # What the run is given
@@ -258,6 +260,8 @@ class Recorder:
 
     def enter(self, op: Any, functional: Any, args: tuple[Any, ...], out: Any) -> Node | None:
         """Make the node of a call that is about to run."""
+        if self.watch is not None:
+            self.watch.pause()
         if self.failure is not None:
             return None
         try:
@@ -268,12 +272,18 @@ class Recorder:
 
     def leave(self, node: Node | None, result: Any) -> None:
         """Add the node of a call that has run."""
-        if node is None or self.failure is not None:
-            return
         try:
-            self._add(node, result)
+            if node is not None and self.failure is None:
+                self._add(node, result)
         except CaptureError as failure:
             self._fail(failure)
+        finally:
+            self.failed()
+
+    def failed(self) -> None:
+        """End a call that has raised, or ended."""
+        if self.watch is not None:
+            self.watch.resume()
 
     def _node(self, op: Any, functional: Any, args: tuple[Any, ...], out: Any) -> Node:
         self._check_reads()

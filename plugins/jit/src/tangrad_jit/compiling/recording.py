@@ -206,6 +206,7 @@ class _Session:
         try:
             with contextlib.ExitStack() as stack:
                 watch = stack.enter_context(CallWatch(bool(self.sources), self.sizes))
+                recorder.watch = watch.filter
                 stack.enter_context(traced_calls(recorder))
                 if self.sizes is not None:
                     stack.enter_context(self.sizes.followed())
