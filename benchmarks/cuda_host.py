@@ -77,6 +77,7 @@ def calls() -> dict[str, Callable[[], Any]]:
         "adaptive_avg_pool2d(1)": lambda: f.adaptive_avg_pool2d(image, 1),
         "adaptive_avg_pool2d(4)": lambda: f.adaptive_avg_pool2d(image, 4),
         "interpolate": lambda: f.interpolate(image, scale_factor=2),
+        "interpolate, bilinear": lambda: f.interpolate(image, scale_factor=2, mode="bilinear"),
         "embedding": lambda: f.embedding(classes, table),
         "index_select": lambda: x.index_select(0, few),
         "gather": lambda: x.gather(1, whole),

@@ -98,7 +98,7 @@ resample_linear_backward = op(
     doc="Compute the gradient of `_resample_linear` by its input.",
 )
 
-resample_linear = op(
+resample_linear: Any = op(
     "_resample_linear(Tensor input, int[] sizes, float depth, float height, float width,"
     " bool corners) -> Tensor",
     dtypes="floating",

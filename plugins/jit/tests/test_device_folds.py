@@ -127,9 +127,10 @@ def test_a_group_has_the_bits_of_its_ops(program, dtype, launched, device):
         assert texts(found) == texts(wanted), (rows, columns)
 
 
-@pytest.mark.parametrize("program", PROGRAMS[:-1], ids=lambda program: program.__name__)
-def test_a_group_is_one_launch_and_told(program, launched, device):
-    operands, fast = given(device, 6, 40, tangrad.float32), compiled(program)
+@pytest.mark.parametrize("dtype", [tangrad.float32, tangrad.bfloat16], ids=lambda d: d.name)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_a_group_is_one_launch_and_told(program, dtype, launched, device):
+    operands, fast = given(device, 6, 40, dtype), compiled(program)
     fast(*operands)
     launched.clear()
     fast(*operands)

@@ -43,10 +43,10 @@ class CompilingDriver(Compiler):
         return families.kernel_for(self, op, dtype)
 
     def fuses(self, op: Any) -> bool:
-        """Return whether a loop over elements that calls an op's scalar function is its kernel.
+        """Return whether the kernel of a pointwise op or a reduction follows from its definition.
 
-        Compilers of whole programs join such loops. A driver whose `kernel_for` has another kernel
-        of a pointwise op, with other bits, says so here.
+        Compilers of whole programs join such kernels. A driver whose `kernel_for` has another one,
+        with other bits, says so here.
         """
         return True
 

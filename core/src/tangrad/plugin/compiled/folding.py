@@ -19,11 +19,7 @@ _COUNT = "n"
 class FoldText:
     """The functions of a fold for one dtype, and how kernels call them.
 
-    Args:
-        typed: the fold.
-        results: dtypes in which results are stored.
-        dialect: the language.
-        mark: what tells the names of its functions and numbers from another fold's in one kernel.
+    `mark` tells the names of its functions and numbers from those of others in one kernel.
     """
 
     def __init__(
@@ -141,12 +137,9 @@ class FoldText:
         return " ".join(f"{self.dialect.type(t)} {name}{k};" for k, t in enumerate(self.states))
 
     def join(self, taken: str, state: str, first: str) -> str:
-        """Return the statements that fold one more element into the state STATE0, ...
+        """Return the statements that fold an element, of which `taken` makes m0, ..., into a state.
 
-        Args:
-            taken: statements that make the state m0, ... of the element.
-            state: the name of the state.
-            first: the variable that is 0 before the first element.
+        `first` is the variable that is 0 before the first element.
         """
         return f"""{taken}
             if ({first}) {{ {self.combine(self.names(state), self.names("m"), state)} }}
@@ -158,15 +151,9 @@ class FoldText:
     ) -> str:
         """Return the statements that fold the states of a group of lanes, by halves.
 
-        Its first lane has the result, in its place of `shared` too, which nobody writes before
-        the next barrier.
-
-        Args:
-            state: the name of each lane's, STATE0, ...
-            group: how many lanes, `lane` counts them.
-            valid: how many of them have folded an element.
-            shared: what `shared` declared.
-            apart: how far neighbours are from one another in the block.
+        The first lane has the result, also in its place of what `shared` declared, which nobody
+        writes before the next barrier. The first `valid` of the lanes, which `lane` counts, have a
+        state; neighbours are `apart` in the block.
         """
         here, there = "[TG_LANE]", f"[TG_LANE + half * {apart}]"
         return f"""TG_BARRIER;

@@ -18,15 +18,11 @@ from tangrad.plugin.compiled import numbers
 from tangrad.plugin.compiled.dialect import Kernel
 from tangrad.plugin.compiled.geometry import Loop, loop_over, rank_for
 from tangrad.plugin.compiled.reports import REPORT
+from tangrad.plugin.compiled.text import ELEMENTS
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
     from tangrad.plugin.compiled.compiler import Compiler
-
-LOOP = """    for (tk_int i = (tk_int)TG_BLOCK * TG_LANES + TG_LANE; i < {count};
-         i += (tk_int)TG_BLOCKS * TG_LANES) {{
-{body}
-    }}"""
 
 
 class Operand(NamedTuple):
@@ -233,7 +229,7 @@ class PointwiseUnit(Unit):
         names = self._tensors()
         steps = [("int64", f"step_{name}", 0) for name in names]
         body = self._element([f"i * g.step_{name}" for name in names], ["i"] * len(self.results))
-        loop = LOOP.format(count="g.n", body=body)
+        loop = ELEMENTS.format(count="g.n", body=body)
         fields = (("int64", "n", 0), *steps)
         return Kernel("dense", self._buffers(), self._all(fields), self._around(loop))
 
@@ -254,7 +250,7 @@ class PointwiseUnit(Unit):
         count = len(self.results)
         places = [f"at_{name}" for name in operands]
         lines.append(self._element(places[count:], places[:count]))
-        loop = LOOP.format(count="g.n", body="\n".join(lines))
+        loop = ELEMENTS.format(count="g.n", body="\n".join(lines))
         return Kernel("strided", self._buffers(), self._all(tuple(fields)), self._around(loop))
 
     def _of_rank(self, rank: int) -> Unit:
@@ -308,10 +304,10 @@ class PointwiseUnit(Unit):
         body.append(f"        for (int k = 0; k < {length}; ++k) {call}")
         for k, dtype in enumerate(self.results):
             body.append(f"        ((TG_GLOBAL {vectors[dtype]} *)y{k})[i] = b{k};")
-        lines.append(LOOP.format(count=f"g.n / {length}", body="\n".join(body)))
+        lines.append(ELEMENTS.format(count=f"g.n / {length}", body="\n".join(body)))
         tail = self._element([f"i * g.step_{name}" for name in names], ["i"] * len(self.results))
         first = f"g.n / {length} * {length} + "
-        loop = LOOP.format(count="g.n", body=tail)
+        loop = ELEMENTS.format(count="g.n", body=tail)
         lines.append(
             loop.replace("tk_int i = (tk_int)TG_BLOCK", f"tk_int i = {first}(tk_int)TG_BLOCK")
         )

@@ -182,7 +182,7 @@ class _LayerBack(_Recurrent):
             lstm, gru = mode == "LSTM", mode == "GRU"
             cells = (by[1], states[1]) if lstm else (None, None)
             apart = gru or by.dtype != grad_entering.dtype
-            made = by.new_empty((states.shape[1], weight.shape[0])) if apart else None
+            made: Any = by.new_empty((states.shape[1], weight.shape[0])) if apart else None
             like = output if grad_output is None else grad_output
             steps = list(_pieces(batch_sizes, grad_entering, output, kept, like))
             walk = range(len(steps)) if backwards else reversed(range(len(steps)))
