@@ -23,7 +23,7 @@ from tangrad.plugin.render import (
     describe,
 )
 from tangrad_jit._run import Kernel as FoundKernel
-from tangrad_jit.codegen.conversions import rounded_number, rounds_numbers
+from tangrad_jit.codegen.conversions import rounded_number
 from tangrad_jit.codegen.group import Cast, Const, Group, Number, Step
 from tangrad_jit.codegen.tiles import Refused, Value, values_of
 
@@ -233,7 +233,8 @@ class StepTexts:
 
     def _operand(self, step: Step, arg: int | Const) -> str:
         if self._is_number(arg):
-            if isinstance(arg, Const) and rounds_numbers(step):
+            half = step.dtype in ("float16", "bfloat16")
+            if isinstance(arg, Const) and half and not step.described.exact_numbers:
                 arg = Const(rounded_number(arg.value, step))
             return self._number(arg, str(compute_type(step.dtype)))
         assert isinstance(arg, int)

@@ -25,7 +25,6 @@ from tangrad_jit.codegen import (
     Step,
     compile_group,
 )
-from tangrad_jit.codegen.conversions import HALVES
 from tangrad_jit.graph.ir import Graph, Node, Value
 from tangrad_jit.graph.types import NumberType, TensorType, contiguous_stride
 from tangrad_jit.run.layout import kinds_of, promoted
@@ -457,7 +456,8 @@ def _step_dtype(node: Node) -> str | None:
             dtypes.append(item.type.dtype)
         elif item.type.dtype != fixed:
             return None
-    if dtypes and dtypes[0] in HALVES and all(v.type != GIVEN_NUMBER for v in node.inputs):
+    half = bool(dtypes) and dtypes[0] in ("float16", "bfloat16")
+    if half and all(v.type != GIVEN_NUMBER for v in node.inputs):
         # A step rounds constants, where the op does so.
         numbers = [n for n in numbers if not isinstance(n, (int, float))]
     return promoted(node, dtypes, numbers) or _mixed_dtype(node, dtypes, numbers)
