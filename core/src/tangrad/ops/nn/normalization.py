@@ -449,8 +449,8 @@ def _group_norm(
     groups = groups.to(tangrad.float32) if half else groups
     found = native_layer_norm(groups, (size,), None, None, eps)
     result = _per_channel(found[0].reshape(input.shape), weight, bias)
-    result, mean, rstd = (x.to(input.dtype) if half else x for x in (result, *found[1:]))
-    return in_format_of(result, input), mean.squeeze(-1), rstd.squeeze(-1)
+    result = result.to(input.dtype) if half else result
+    return in_format_of(result, input), found[1].squeeze(-1), found[2].squeeze(-1)
 
 
 @composite(
@@ -479,7 +479,8 @@ def native_group_norm(
             f"native_group_norm: expected an input of N={N} samples, C={C} channels and HxW={HxW} "
             f"elements of each, got shape {list(input.shape)}"
         )
-    return _group_norm(input, group, weight, bias, eps)
+    result, *moments = _group_norm(input, group, weight, bias, eps)
+    return result, *(x.to(input.dtype) for x in moments)
 
 
 def _per_channel(x: Any, weight: Any, bias: Any) -> Any:
