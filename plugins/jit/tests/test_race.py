@@ -43,21 +43,27 @@ def clock(monkeypatch):
     return Clock(monkeypatch)
 
 
-@pytest.mark.parametrize(("cost", "lost"), [(0.5, False), (0.8, False), (1.2, True), (9.0, True)])
-def test_few_calls_tell_ways_apart_that_differ_much(clock, cost, lost):
+@pytest.mark.parametrize("cost", [0.2, 0.8])
+def test_few_calls_tell_what_is_much_faster(clock, cost):
     race = Race()
     assert decided(race, clock.way(cost), clock.way(1.0)) == 12
-    assert race.lost is lost
+    assert not race.lost
     assert race.times == pytest.approx((cost, 1.0))
 
 
 @pytest.mark.parametrize(
-    ("cost", "lost"), [(0.95, False), (1.0, False), (1.02, False), (1.05, True)]
+    ("cost", "lost"), [(0.95, False), (1.0, False), (1.02, False), (1.05, True), (9.0, True)]
 )
-def test_ways_that_are_near_each_other_are_timed_longer(clock, cost, lost):
+def test_nothing_is_dropped_before_many_calls(clock, cost, lost):
     race = Race()
     assert decided(race, clock.way(cost), clock.way(1.0)) == 72
     assert race.lost is lost
+
+
+def test_a_slow_start_is_forgiven(clock):
+    race, slow = Race(), [3.0] * 10
+    decided(race, clock.way(*slow, 0.5), clock.way(1.0))
+    assert not race.lost
 
 
 def test_the_least_times_count_whatever_else_the_machine_does(clock):
@@ -111,7 +117,7 @@ def compiled_until_it_is_known(clock, monkeypatch, of_graph, of_guards, of_funct
 
     monkeypatch.setattr(executable, "run", costly_run)
     monkeypatch.setattr(executable, "fits", costly_fits)
-    for _ in range(12):
+    for _ in range(72):
         assert fast(x).tolist() == [3.0, 3.0, 3.0]
     return fast, x
 
@@ -157,7 +163,7 @@ def test_queueing_that_is_slower_is_dropped_with_a_line(clock, monkeypatch, cost
 
     monkeypatch.setattr(calls, "_queued", costly)
     x = tangrad.ones(2)
-    for _ in range(20):
+    for _ in range(80):
         assert calls.run((x,), {}).tolist() == [2, 2]
     assert calls.measured == pytest.approx((cost, 1.0))
     assert bool(calls.dropped) is dropped
