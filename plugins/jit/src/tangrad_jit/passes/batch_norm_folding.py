@@ -15,6 +15,9 @@ from tangrad_jit.graph.types import TensorType, type_of
 
 __all__ = ["fold_batch_norm"]
 
+# Layers whose third argument is a bias; the others have one added to what they give.
+_WITH_BIAS = ("linear", "convolution_biased")
+
 
 def fold_batch_norm(graph: Graph) -> int:
     """Fold where weights and statistics are constants; return how many norms there were."""
@@ -45,16 +48,17 @@ def _layer_before(
     if _used_once(source, users, returned) and source.producer is not None:
         made = source.producer
         if made.name == "add_plain" and made.form == "call":
-            bias = _bias_of(made, constants)
+            bias = _bias_of(made, node, constants)
             if bias is None:
                 return None
             between, source = [made], made.args[0]
     layer = source.producer if isinstance(source, Value) else None
     if layer is None or layer.form != "call" or not _used_once(source, users, returned):
         return None
-    if layer.name == "linear" and not between and layer.args[1] in constants:
+    if layer.name in _WITH_BIAS and not between and layer.args[1] in constants:
         bias = constants.get(layer.args[2])
-        fits = (layer.args[2] is None or bias is not None) and len(source.type.shape) == 2
+        fits = layer.args[2] is None or bias is not None
+        fits = fits and (layer.name != "linear" or len(source.type.shape) == 2)
         return (layer, bias, between) if fits else None
     if layer.name == "convolution" and layer.args[1] in constants:
         return layer, bias, between
@@ -65,13 +69,16 @@ def _used_once(value: Any, users: dict[Value, list[Node]], returned: set[Value])
     return isinstance(value, Value) and len(users.get(value, ())) == 1 and value not in returned
 
 
-def _bias_of(node: Node, constants: dict[Value, Any]) -> Any:
+def _bias_of(node: Node, norm: Node, constants: dict[Value, Any]) -> Any:
     """Return the constant that is added along the channels, or None."""
     shown = node.args[1]
     made = shown.producer if isinstance(shown, Value) else None
     if made is None or made.name != "view_size" or made.args[0] not in constants:
         return None
-    return constants[made.args[0]].reshape(-1)
+    rank = len(norm.args[0].type.shape)
+    shape = (*[1] * (rank - len(shown.type.shape)), *shown.type.shape)
+    others = [size for dim, size in enumerate(shape) if dim != 1]
+    return constants[made.args[0]].reshape(-1) if set(others) == {1} else None
 
 
 def _fold(
@@ -97,9 +104,9 @@ def _fold(
         new_bias = -mean * scale if bias is None else (bias - mean) * scale
         new_bias = new_bias if shift is None else new_bias + shift
     made = _constant(graph, constants, new_weight, "folded weight")
-    if layer.name == "linear":
+    if layer.name in _WITH_BIAS:
         added = _constant(graph, constants, new_bias, "folded bias")
-        layer.args = (layer.args[0], made, added)
+        layer.args = (layer.args[0], made, added, *layer.args[3:])
         graph.replace({node.results[0]: layer.results[0]})
         graph.nodes.remove(node)
         return
