@@ -414,3 +414,15 @@ def test_a_run_that_seeds_a_generator_is_no_graph(seed):
         tangrad.compile(program, fullgraph=True)(x)
     fast = tangrad.compile(program)
     assert [fast(x).tolist() for _ in range(4)] == [wanted] * 4
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 3), (1, 2, 3), (2, 1, 3)])
+def test_results_have_eager_s_strides_also_where_they_do_not_matter(shape):
+    def f(x):
+        return x[:, 0].clone(), x[:, :1].clone().mul(1), (x * 2)[:, 0].clone()
+
+    x = tangrad.ones(shape)
+    fast = tangrad.compile(f, fullgraph=True, options={"measure": False})
+    for _ in range(3):
+        found = [y.stride() for y in fast(x)]
+    assert found == [y.stride() for y in f(x)]

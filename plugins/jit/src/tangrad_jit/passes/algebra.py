@@ -304,6 +304,8 @@ def _may_be(node: Node, found: Value, place: int, facts: Facts) -> bool:
     if result.root in facts.returned:
         if found.root in facts.returned or found.root in facts.given:
             return False
+        if result.type != found.type:
+            return False  # strides are seen, also those of no elements and of single ones
         facts.returned.add(found.root)
     made = facts.position.get(found.producer, -1) if found.producer is not None else -1
     return not facts.is_written(found, made) and not facts.is_written(result)

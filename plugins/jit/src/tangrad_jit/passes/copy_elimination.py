@@ -63,4 +63,6 @@ def _may_go(node: Node, source: Value, place: int, facts: Facts) -> bool:
     if node.op.kind == "view":
         # A view is its source, whoever writes it; but an object that leaves is one of its own.
         return result.root not in facts.returned
+    if result.root in facts.returned and result.type != source.type:
+        return False  # strides are seen, also those of no elements and of single ones
     return facts.may_alias(result, source, place)
