@@ -249,14 +249,11 @@ cdef void find_operands(Writer* w) noexcept:
 cdef void write_function(Writer* w) noexcept:
     cdef int[6] saved = [RBX, RBP, R12, R13, R14, R15]
     cdef int k, frame, nothing, row
-    cdef int32_t size
     find_operands(w)
     for k in range(6):
         push_pop(w, 0x50, saved[k])
     general(w, 0x89, RSP, register(RAX))  # mov rax, rsp
-    general(w, 0x81, 5, register(RSP))  # sub rsp, imm32
-    frame = w.code.size
-    four(&w.code, 0)
+    frame = open_frame(w)
     immediate(w, BITS, register(RSP), -64)
     general(w, 0x89, RAX, memory(RSP, OLD_STACK))
     general(w, 0x89, RDI, memory(RSP, ROWS))
@@ -276,9 +273,8 @@ cdef void write_function(Writer* w) noexcept:
     load(w, RSP, memory(RSP, OLD_STACK))
     for k in range(5, -1, -1):
         push_pop(w, 0x58, saved[k])
-    raw(w, b"\xc5\xf8\x77\xc3", 4, b"; vzeroupper; ret")
-    size = (w.stack + 63 & ~63) + 64
-    memcpy(w.code.data + frame, &size, 4)
+    raw(w, b"\xc5\xf8\x77\xc3", 4, b"vzeroupper; ret")
+    size_frame(w, frame, (w.stack + 63 & ~63) + 64)
     place_constants(w)
 
 
@@ -363,20 +359,26 @@ def assemble(bint evex, list instructions, list copies=None):
 
     Args:
         evex: whether vectors are encoded by EVEX (else VEX).
-        instructions: ("vector", name, length, reg, second, operand, imm, streams), ("general", opcode, reg, operand,
-            wide, escape, half), ("immediate", operation, operand, value), ("push", reg), ("pop", reg) or ("mask",). An
-            operand is a register, or (base, displacement, index, scale, unit) as the struct `Operand` says.
+        instructions: ("vector", name, length, reg, second, operand, imm, streams, mask, zero), ("general", opcode, reg,
+            operand, wide, escape, half), ("immediate", operation, operand, value), ("shift", reg, count), ("push", reg),
+            ("pop", reg), ("jump", condition, number of the instruction it leads to) or ("mask",). An operand is a
+            register, or (base, displacement, index, scale, unit) as the struct `Operand` says.
         copies: (number, whether masked) of each copy of them as a body; None to write them once.
     """
     cdef Workspace space = Workspace()
     cdef Writer* w = &space.w
     cdef Body body
+    cdef Line line
+    cdef list places = [], jumps = []
     cdef dict names = {rows[k].name.decode(): k for k in range(INSTRUCTIONS)}
     w.evex, w.keeps = evex, copies is not None
+    memset(&line, 0, sizeof(Line))
     for what, *rest in instructions:
+        places.append(w.code.size)
         if what == "vector":
-            name, length, reg, second, at, imm, streams = rest
-            vector_of(w, names[name], length, reg, second, operand(at), imm, streams)
+            name, line.length, line.reg, line.second, at, line.imm, line.streams, line.mask, line.zero = rest
+            line.what, line.rm = names[name], operand(at)
+            put(w, &line)
         elif what == "general":
             opcode, reg, at, wide, escape, half = rest
             general_of(w, opcode, reg, operand(at), wide, escape, half)
@@ -385,8 +387,15 @@ def assemble(bint evex, list instructions, list copies=None):
             immediate(w, operation, operand(at), value)
         elif what == "mask":
             mask_of_count(w)
+        elif what == "shift":
+            shift_right(w, rest[0], rest[1])
+        elif what == "jump":
+            jumps.append((jump(w, rest[0]), rest[1]))
         else:
             push_pop(w, 0x50 if what == "push" else 0x58, rest[0])
+    places.append(w.code.size)
+    for behind, number in jumps:
+        land(w, behind, places[number])
     w.keeps = 0
     body.start, body.end = 0, w.body.size
     for number, masks in copies or ():

@@ -18,6 +18,18 @@ _OPCODES = {
     0x31: "xor",
     0x85: "test", 0xB6: "movzx", 0xB7: "movzx", 0xBE: "movsx", 0xBF: "movsx", 0x88: "mov",
 }  # fmt: skip
+# Whose operand in the place of memory is a general register, or a mask register.
+_FROM_GENERAL = frozenset(("vmovd", "vmovd_store"))
+_FROM_MASK = frozenset(("vpmovm2d", "vpmovm2q"))
+# By how many halvings the operand in the place of memory, or the destination, is smaller than the
+# vector.
+_NARROW_RM = {
+    "vcvtps2pd": 1, "vcvtdq2pd": 1, "vcvttps2qq": 1, "vpmovsxdq": 1, "vpmovsxbd": 2, "vpmovsxwd": 1,
+    "vpmovzxbd": 2, "vpmovzxbq": 3, "vpmovzxwd": 1, "vcvtph2ps": 1, "vcvtps2ph": 1, "vpmovdb": 2,
+    "vpmovqb": 3, "vpmovdw": 1, "vpmovqd": 1, "vextractf64x4": 1, "vextractf32x4": 2,
+    "vextractf128": 1, "vbroadcastss": 3, "vbroadcastsd": 3,
+}  # fmt: skip
+_NARROW_RESULT = {"vcvtpd2ps": 1, "vcvttpd2dq": 1, "vcvtqq2ps": 1}
 _TO_REGISTER = frozenset((0x8B, 0x8D, 0x3B, 0xB6, 0xB7, 0xBE, 0xBF))
 _IMMEDIATE = {0: "add", 4: "and", 5: "sub", 7: "cmp"}
 _CONDITIONS = {
@@ -27,10 +39,10 @@ _CONDITIONS = {
 Place = int | tuple[int, int, int, int]
 
 
-def _address(at: Place, registers: list[str]) -> str:
-    """Return an operand: a register, or (base, displacement, index, scale)."""
+def _address(at: Place) -> str:
+    """Return an operand: a general register, or (base, displacement, index, scale)."""
     if isinstance(at, int):
-        return registers[at]
+        return _GENERAL[at]
     base, disp, index, scale = at
     if base < 0:
         return f"[constants+{disp}]"
@@ -42,26 +54,32 @@ def _address(at: Place, registers: list[str]) -> str:
 
 def _vector(name: str, form: int, length: int, reg: int, second: int, rm: Place, imm: int,
             mask: int, zero: bool, to_mask: bool) -> str:  # fmt: skip
-    vectors = [f"{_VECTORS[length]}{k}" for k in range(32)]
-    place, to = _address(rm, vectors), f"k{reg}" if to_mask else vectors[reg]
+    vector = _VECTORS[length]
+    if not isinstance(rm, int) or name in _FROM_GENERAL:
+        place = _address(rm)
+    else:
+        narrow = _VECTORS[max(0, length - _NARROW_RM.get(name, 0))]
+        place = f"k{rm}" if name in _FROM_MASK else f"{narrow}{rm}"
+    narrow = _VECTORS[max(0, length - _NARROW_RESULT.get(name, 0))]
+    to = f"k{reg}" if to_mask else f"{narrow}{reg}"
     operands = [place, to] if form == _STORE else [to, place]
     if form == _BINARY:
-        operands.insert(1, vectors[second])
+        operands.insert(1, f"{vector}{second}")
     if mask:
         operands[0] += f" {{k{mask}}}" + "{z}" * zero
     if name.startswith("vblendvp"):
-        operands.append(vectors[imm >> 4])
+        operands.append(f"{vector}{imm >> 4}")
     elif imm >= 0:
         operands.append(str(imm) if form == _SHIFT else f"0x{imm:x}")
     return f"{name.removesuffix('_store')} {', '.join(operands)}"
 
 
 def _general(opcode: int, reg: int, rm: Place) -> str:
-    place = _address(rm, _GENERAL)
+    place = _address(rm)
     if opcode in _OPCODES:
         operands = (_GENERAL[reg], place) if opcode in _TO_REGISTER else (place, _GENERAL[reg])
         return f"{_OPCODES[opcode]} {', '.join(operands)}"
-    return f"{ {0xF7: 'neg', 0xC1: 'shr', 0x81: 'sub'}[opcode] } {place}"
+    return f"neg {place}"
 
 
 def _text(what: str, told: tuple[Any, ...], targets: dict[int, int]) -> str:
@@ -71,12 +89,14 @@ def _text(what: str, told: tuple[Any, ...], targets: dict[int, int]) -> str:
         return _general(*told)
     if what == "immediate":
         operation, rm, value = told
-        return f"{_IMMEDIATE[operation]} {_address(rm, _GENERAL)}, {value}"
+        return f"{_IMMEDIATE[operation]} {_address(rm)}, {value}"
     if what == "jump":
         condition, behind = told
         return f"{_CONDITIONS[condition]} {targets[behind]:x}"
     if what in ("push", "pop"):
         return f"{what} {_GENERAL[told[0]]}"
+    if what == "shift":
+        return f"shr {_GENERAL[told[0]]}, {told[1]}"
     return what
 
 

@@ -285,6 +285,31 @@ cdef void raw(Writer* w, const char* code, int size, const char* text) noexcept:
     w.code.size += size
 
 
+cdef void shift_right(Writer* w, int reg, int count) noexcept:
+    """Write shr reg, count."""
+    reserve(w, &w.code, 16)
+    if w.said != NULL:
+        say_jump(w, 0xC1, reg, count)
+    encode_general(w, 0xC1, 5, register(reg), True, False)
+    byte(&w.code, count)
+
+
+cdef int open_frame(Writer* w) noexcept:
+    """Write sub rsp by a size that `size_frame` tells, and return the place of that."""
+    reserve(w, &w.code, 16)
+    say(w, b"sub rsp")
+    encode_general(w, 0x81, MINUS, register(RSP), True, False)
+    four(&w.code, 0)
+    return w.code.size - 4
+
+
+cdef void size_frame(Writer* w, int frame, int32_t size) noexcept:
+    """Tell how large a frame is."""
+    memcpy(w.code.data + frame, &size, 4)
+    if w.said != NULL:
+        say_frame(w, size)
+
+
 cdef void push_pop(Writer* w, int opcode, int reg) noexcept:
     """Write push (0x50) or pop (0x58) of a register."""
     reserve(w, &w.code, 4)

@@ -102,7 +102,7 @@ cdef void finish_fold(Writer* w, const Fold* f, int block) noexcept:
     fold_halves(w, f, total)
     each_kept(w, f, 1, last)
     if f.kind == MEAN:
-        raw(w, b"\xc4\xe1\xfb\x2a\x44\x24\x10", 7, b"vcvtsi2sd xmm0, [rsp+16]")
+        raw(w, b"\xc4\xe1\xfb\x2a\x44\x24\x10", 7, b"vcvtsi2sd xmm0, xmm0, [rsp+16]")
         vectors(w, vdivsd, 0, total, total, 0)
     if f.widens:
         vectors(w, vcvtsd2ss, 0, total, total, total)

@@ -405,8 +405,7 @@ cdef void align(Writer* w, const Body* body, int stream) noexcept:
     general(w, 0xF7, 3, register(RSI))  # neg rsi
     immediate(w, BITS, register(RSI), (w.lanes << shift) - 1)
     if shift:
-        general(w, 0xC1, 5, register(RSI))  # shr rsi, imm8
-        byte(&w.code, shift)
+        shift_right(w, RSI, shift)
     general(w, 0x3B, RSI, memory(RSP, COLUMNS))
     whole = jump(w, GREATER)  # the row ends before
     general(w, 0x85, RSI, register(RSI))  # test rsi, rsi

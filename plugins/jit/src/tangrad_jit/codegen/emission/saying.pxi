@@ -28,8 +28,18 @@ cdef void say_line(Writer* w, const Line* line) noexcept:
 
 
 cdef void say_jump(Writer* w, int opcode, int number, int behind) noexcept:
-    """Tell of a push or a pop by its opcode, or of a jump, whose target follows by the place behind it."""
-    (<list>w.said).append((w.code.size, "push" if opcode == 0x50 else "pop" if opcode else "jump", number, behind))
+    """Tell of a push, a pop or a shift by its opcode, or of a jump, whose target follows by the place behind it."""
+    what = "push" if opcode == 0x50 else "pop" if opcode == 0x58 else "shift" if opcode == 0xC1 else "jump"
+    (<list>w.said).append((w.code.size, what, number, behind))
+
+
+cdef void say_frame(Writer* w, int size) noexcept:
+    """Tell, where the frame is made, how large it is."""
+    cdef list said = <list>w.said
+    for k in range(len(said)):
+        if said[k][1] == "sub rsp":
+            said[k] = (said[k][0], f"sub rsp, {size}")
+            return
 
 
 cdef void say_target(Writer* w, int jump, int to) noexcept:
@@ -39,7 +49,7 @@ cdef void say_target(Writer* w, int jump, int to) noexcept:
 cdef void say_copy(Writer* w, int copy) noexcept:
     """Tell of a copy of a body, and of nothing until it ends."""
     if w.said != NULL:
-        (<list>w.said).append((w.code.size, f"; the same for vector {copy}" if copy else "; the same with mask k7"))
+        (<list>w.said).append((w.code.size, f"; the same for vector {copy}" if copy else "; the body, with mask k7"))
         w.quiet = 1
 
 
