@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,11 @@ import pytest
 
 import tangrad
 from tangrad.plugin import get_driver
+from tangrad_jit.codegen.compiled import native_level
 from tangrad_jit.hooks import run_jit
 from tangrad_jit.stages import stages_of
 
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "jit.md"
 PROGRAM = """
 import tangrad
 from tangrad import nn
@@ -41,6 +44,11 @@ def train(x, bias):
 
 def looks(x, bias):
     return x if x.sum() > 0 else bias
+
+def prints(x, bias):
+    y = x + bias
+    print(y)
+    return y
 
 def raises(x, bias):
     raise ValueError("no such\\nthing")
@@ -116,7 +124,9 @@ def test_modules_and_training_steps_are_shown_as_they_are_run(
          "example_inputs raised ZeroDivisionError", 2),
         ("program.py:raises", PROGRAM, "raises raised ValueError: no such thing (", 2),
         ("program.py:small", PROGRAM + "example_inputs = ()", "raised TypeError: ", 2),
+        ("program.py:Net", PROGRAM, "Net of program.py is a class; name a function", 2),
         ("program.py:looks", PROGRAM, "looks is no graph: ", 1),
+        ("program.py:prints", PROGRAM, "prints is no graph: after the last op of this call", 1),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_sentence(
@@ -150,3 +160,26 @@ def test_what_is_told_is_what_is_run() -> None:
     told = list(stages_of(program, (x, y)))
     steps = "\n".join(f"{k:4d}  {step}" for k, step in enumerate(plan.steps))
     assert told[-1] == (f"forward, plan: arena of {plan.arena_bytes} bytes", steps)
+
+
+@pytest.mark.skipif(native_level() != "avx512", reason="the document shows AVX-512")
+def test_the_code_that_the_document_annotates_is_the_code(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = DOCUMENT.read_text("utf-8")
+    example = re.search(r"^def small.*?(?=^fast = )", text, re.MULTILINE | re.DOTALL)
+    assert example
+    program = f"import tangrad\n{example[0]}\nexample_inputs = x, bias\n"
+    assert stages("program.py:small", program) == 0
+    lines = capsys.readouterr().out.splitlines()
+    told = [line.split(None, 1)[1] for line in lines if re.match(r" +[0-9a-f]+  \S", line)]
+    shown = re.search(r"^mov \[rsp\+8\], rdi.*?^```", text, re.MULTILINE | re.DOTALL)
+    assert shown
+    code = [line.partition(";  ")[0].split(" ; ")[0] for line in shown[0].splitlines()[:-1]]
+    wanted = [one.strip() for line in code for one in line.split("; ") if one.strip()]
+    # In the order of the document; what it leaves out is "...", and the jump's place.
+    place = 0
+    for one in wanted:
+        if one != "...":
+            place = next(k for k in range(place, len(told)) if told[k].startswith(one)) + 1
+    assert place > 20

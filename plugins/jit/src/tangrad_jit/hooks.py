@@ -86,6 +86,8 @@ def _example(path: str, name: str) -> tuple[Any, tuple[Any, ...]]:
         raise _Unusable(f"{path} defines no {' and no '.join(missing)}")
     if not callable(found[name]):
         raise _Unusable(f"{name} of {path} is no function or module but {found[name]!r}")
+    if isinstance(found[name], type):
+        raise _Unusable(f"{name} of {path} is a class; name a function, or a module made of it")
     given = found["example_inputs"]
     try:
         args = given() if callable(given) else given

@@ -396,13 +396,13 @@ class Recorder:
     def _error(self, reason: str) -> CaptureError:
         return CaptureError(reason, self._line())
 
-    def _check_reads(self) -> None:
+    def _check_reads(self, where: str = "before this line") -> None:
         if value_reads() != self._known_reads:
             self._known_reads = value_reads()
             self.reads.append(self._line())
             if not self.values_may_be_read:
                 raise self._error(
-                    "before this line, Python looked at the values of a tensor (tolist, numpy, "
+                    f"{where}, Python looked at the values of a tensor (tolist, numpy, print, "
                     "an index, ...), so the graph would hold for these values only"
                 )
 
@@ -410,7 +410,7 @@ class Recorder:
         """Look a last time whether values were read."""
         if self.failure is None:
             try:
-                self._check_reads()
+                self._check_reads("after the last op of this call")
             except CaptureError as failure:
                 self._fail(failure)
 
