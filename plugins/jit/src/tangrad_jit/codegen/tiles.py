@@ -19,7 +19,7 @@ from tangrad_jit.codegen.rows import RowProgram
 from tangrad_jit.codegen.vector import ITEMSIZE, LANES
 
 # Bytes of a tile's temporaries: with the operands that stream through, they stay in the caches.
-TILE_BYTES = 65536
+TILE_BYTES = 32768
 LEAST_TILE, MOST_TILE = 1024, 32768
 # Elements, times their cost in operations, that are worth a task.
 TASK_WORK, LEAST_TASK = 524288, 16384
@@ -223,6 +223,8 @@ class Planner:
                 self.plan.stages += [
                     self._called(self.group.steps[k], self.first[k]) for k in members
                 ]
+        if len(self.plan.stages) > 1:
+            self._share_temporaries()
         self._sizes()
         return self.plan
 
@@ -419,6 +421,34 @@ class Planner:
                 "number", arg, 0, index, form="byte" if compute == "bool" else LANES[compute]
             )
         return self.homes[arg]
+
+    def _share_temporaries(self) -> None:
+        """Let what is made later lie where earlier values of its size were that nobody reads."""
+        stages, given = self.plan.stages, self.plan.temporaries
+        lasts: dict[int, int] = {}
+        for k, stage in enumerate(stages):
+            lasts.update((o.index, k) for o in stage.operands if o.place == "temporary")
+        shared: list[tuple[int, bool, bool]] = []
+        free: dict[tuple[int, bool, bool], list[int]] = {}
+        new: dict[int, int] = {}
+        for k, stage in enumerate(stages):
+            used = dict.fromkeys(o.index for o in stage.operands if o.place == "temporary")
+            for index in used:
+                if index in new:
+                    continue
+                if free.get(given[index]):
+                    new[index] = free[given[index]].pop()
+                else:
+                    new[index] = len(shared)
+                    shared.append(given[index])
+            for index in used:
+                if lasts[index] == k:
+                    free.setdefault(given[index], []).append(new[index])
+        # Stages share operands.
+        operands = {id(o): o for stage in stages for o in stage.operands if o.place == "temporary"}
+        for operand in operands.values():
+            operand.index = new[operand.index]
+        self.plan.temporaries = shared
 
     # --- sizes --------------------------------------------------------------------------------
 
