@@ -1,7 +1,7 @@
 """Machine code of fused groups: what is computed (`Group`), whether it can be, and the kernel.
 
 A group is some pointwise ops and folds over one space of rows and columns, in the order in which
-they are computed. Its kernel runs over tiles that stay in the caches: what the assembler has
+they are computed. Its kernel runs over tiles that stay in the caches: what the emitter has
 instructions for is emitted as one loop, all else is a compiled loop of the device on the tile.
 Results equal those of the ops called one by one to the bit (a NaN's sign and payload aside).
 

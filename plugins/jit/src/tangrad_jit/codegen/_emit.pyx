@@ -8,7 +8,7 @@ fails.
 
 A pass is a loop whose body is written once and copied, so that several vectors are under way, and once more for what is
 left of a row: masked with AVX-512, element by element with AVX2. A body so long that a processor does not look ahead to
-its copy has, with AVX2, the instructions of two vectors in turn.
+its copy has the instructions of two vectors in turn.
 """
 from cpython.ref cimport PyObject
 from libc.stdint cimport int8_t, int16_t, int32_t, uint8_t, uint32_t, uint64_t
