@@ -130,15 +130,17 @@ def test_integer_and_truth_numbers_come_with_the_call() -> None:
 
 
 @needs_code
-def test_more_values_than_registers_are_spilled() -> None:
-    """Forty products are all alive until the last one is made."""
-    n = 40
+@pytest.mark.parametrize(("n", "more"), [(40, 0), (22, 0), (14, 12)])
+def test_more_values_than_registers_are_spilled(n: int, more: int) -> None:
+    """Products are all alive until the last one is made; two vectors in turn spill on their own."""
     steps = [step("mul", "float32", 0, Const(1.0 + k)) for k in range(n)]
     steps.append(step("maximum", "float32", 1, n))
     for k in range(n):
         steps.append(step("add_plain", "float32", n + 1 + k, k + 1))
-    steps += [step("mul", "float32", 2 * n + 1, k) for k in (1, 20)]
-    group = Group(full("float32"), tuple(steps), (2 * n + 1, 2 * n + 2, 2 * n + 3))
+    steps += [step("mul", "float32", 2 * n + 1, k) for k in (1, n // 2)]
+    steps += [step("square", "float32", 2 * n + 3 + k) for k in range(more)]
+    outputs = (2 * n + 1, 2 * n + 2, 2 * n + 3 + more)
+    group = Group(full("float32"), tuple(steps), outputs)
     for columns in COLUMNS:
         compare(group, 2, columns)
 

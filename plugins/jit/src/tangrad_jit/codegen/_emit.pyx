@@ -79,6 +79,8 @@ cdef struct Writer:
     bint begins          # whether the next line computes another value
     int failed
     int stack            # bytes of the frame
+    int spilled_from     # where the first vector of a pair has what it spills, and how much that is
+    int spills
     Buffer code, fixups, body, pool, tables
     Buffer loads         # what passes load of what earlier ones have computed
     Value* values

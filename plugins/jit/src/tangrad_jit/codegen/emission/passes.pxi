@@ -235,6 +235,10 @@ cdef void write_pair(Writer* w, const Body* body) noexcept:
         at = end
 
 
+cdef enum:
+    MOST_SPILLS = 12  # of a body of half of the registers
+
+
 cdef inline int half(Writer* w) noexcept:
     """Return how many registers each vector of a pair has."""
     return 15 if w.evex else 7
@@ -254,6 +258,8 @@ cdef void write_second(Writer* w, const Line* first, bint beside) noexcept:
             line.rm.reg = other(w, line.rm.reg)
         elif beside and line.what == vmovups and line.rm.base == IN_CONSTANTS:
             line.what, line.rm = vmovaps, register(first.reg)  # a constant is loaded once
+        elif line.rm.base == RSP and line.rm.disp >= w.spilled_from:
+            line.rm.disp += w.spills
         line.rm.disp += line.rm.unit
         if line.what == vblendvps or line.what == vblendvpd:
             line.imm = other(w, line.imm >> 4) << 4
@@ -354,10 +360,12 @@ cdef bint keep_half(Writer* w, Body* body, int count, int stores) noexcept:
     start.count = half(w)
     memmove(start.free, start.free + start.count, start.count)
     keep_body(w, body, &start, count, stores, 0)
-    if w.stack == before:
-        return True
-    w.body.size = 0  # a value was spilled, or has a slot since
-    return False
+    w.spills, w.spilled_from = w.stack - before, before
+    if w.spills > 64 * MOST_SPILLS:
+        w.body.size = 0
+        return False
+    w.stack += w.spills  # the second vector has room of its own
+    return True
 
 
 cdef void write_loop(Writer* w, const Body* body, const Fold* folds, int nfolds, int block, int copies,
