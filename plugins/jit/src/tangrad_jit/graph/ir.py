@@ -122,6 +122,8 @@ class Node:
     @property
     def written(self) -> tuple[Value, ...]:
         """The values whose memory the node writes."""
+        if self.form == "call" and is_silent(self.op):
+            return ()
         if self.form == "inplace":
             return (self.args[0],)
         if self.form == "out":
@@ -137,6 +139,8 @@ class Node:
     @property
     def effects(self) -> tuple[str, ...]:
         """What it does besides making its results: "write", "random", "communicate", "check"."""
+        if self.form == "call" and is_silent(self.op):
+            return ()
         found = []
         if self.written:
             found.append("write")
@@ -168,6 +172,21 @@ class Node:
         found.extend(self.outs)
         self._inputs = self.args, self.outs, found
         return found
+
+
+_silent: dict[Any, bool] = {}
+
+
+def is_silent(op: Any) -> bool:
+    """Return whether calls of an op do nothing, whatever the arguments, but make their results."""
+    found = _silent.get(op)
+    if found is None:
+        definition = op.definition
+        schema = definition.schema
+        writes = schema.written >= 0 or bool(schema.written_lists)
+        others = definition.random or getattr(definition, "collective", False)
+        found = _silent[op] = not (writes or others or op.kind == "number")
+    return found
 
 
 class Graph:

@@ -205,7 +205,7 @@ def rewrite(graph: Graph, fast: bool = False) -> int:
 
 
 def _once(graph: Graph, table: Table, structural: dict[str, Structural]) -> int:
-    facts = Facts(graph)
+    facts: Facts | None = None
     replaced: dict[Value, Any] = {}
     kept: list[Node] = []
     count = 0
@@ -213,9 +213,10 @@ def _once(graph: Graph, table: Table, structural: dict[str, Structural]) -> int:
     for place, node in enumerate(graph.nodes):
         found = None
         if node.name in named and _is_ready(node, replaced):
+            facts = facts or Facts(graph)
             found = _found(node, table, facts) or _structural(node, structural, facts)
         if isinstance(found, Value):
-            if _may_be(node, found, place, facts):
+            if facts is not None and _may_be(node, found, place, facts):
                 replaced[node.results[0]] = found
                 count += 1
                 continue

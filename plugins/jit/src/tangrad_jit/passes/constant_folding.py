@@ -19,6 +19,8 @@ _LARGEST = 1 << 20
 
 def fold_constants(graph: Graph) -> int:
     """Compute nodes whose inputs are all constants; return how many."""
+    if not any(entry.kind == "constant" for entry in graph.inputs):
+        return 0
     facts = Facts(graph)
     known: dict[Value, Any] = {
         entry.value: entry.tensor

@@ -30,8 +30,10 @@ class Facts:
         self.position = {node: k for k, node in enumerate(graph.nodes)}
         self.last: dict[Value, int] = {}
         for k, node in enumerate(graph.nodes):
-            for value in (*node.inputs, *node.results):
-                self.last[value.root] = k
+            for value in node.inputs:
+                self.last[value if value.view_of is None else value.root] = k
+            for value in node.results:
+                self.last[value if value.view_of is None else value.root] = k
             for value in node.written:
                 self.writes.setdefault(value.root, []).append(k)
         self._graph = graph

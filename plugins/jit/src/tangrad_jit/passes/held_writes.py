@@ -21,13 +21,15 @@ __all__ = ["make_held_writes_functional", "sink_copies"]
 
 def make_held_writes_functional(graph: Graph) -> int:
     """Turn writes in place into calls and copies at the end; return how many."""
+    written = {value.root for node in graph.nodes for value in node.written}
+    if not any(entry.value in written for entry in graph.inputs):
+        return 0
     touched: dict[Value, list[Node]] = {}
     for node in graph.nodes:
         for root in dict.fromkeys(value.root for value in (*node.inputs, *node.results)):
             touched.setdefault(root, []).append(node)
-    written = {value.root for node in graph.nodes for value in node.written}
     changed = 0
-    extents = {entry: _extent(entry) for entry in graph.inputs} if written else {}
+    extents = {entry: _extent(entry) for entry in graph.inputs}
     for entry in graph.inputs:
         root = entry.value
         if root not in written or not _may_be_a_value(entry) or _shares_memory(entry, extents):

@@ -25,6 +25,8 @@ def rematerialize(graph: Graph) -> int:
     """Make values again behind the peak; return the bytes by which it is lower."""
     if len(graph.nodes) > _MOST_NODES:
         return 0
+    if sum(bytes_of(value) for node in graph.nodes for value in node.results) < LARGE:
+        return 0
     state = _State(graph)
     before = state.peak
     if before < LARGE:

@@ -11,13 +11,14 @@ needs much, what counts is the arena after all other passes that save memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush
 
 from tangrad_jit.graph.ir import Graph, Node, Value
 from tangrad_jit.graph.types import TensorType
 from tangrad_jit.passes.in_place_reuse import WRITE_INTO_FIRST, partners
 from tangrad_jit.passes.memory_plan import Life, lodge, place
 
-__all__ = ["LARGE", "arena_of", "bytes_of", "peak_of", "reorder", "reused"]
+__all__ = ["LARGE", "arena_of", "bytes_of", "reorder", "reused"]
 
 #: From so many bytes on, orders are compared by what is needed in the end.
 LARGE = 1 << 20
@@ -27,24 +28,21 @@ def reorder(graph: Graph) -> int:
     """Put nodes into an order with a lower peak; return the bytes saved."""
     if len(graph.nodes) > 2000:
         return 0
-    before = peak_of(graph, graph.nodes)
-    if before < LARGE and before <= _least_peak(graph):
+    uses = _Uses(graph)
+    before = uses.peak_of(range(len(graph.nodes)))
+    if before < LARGE and before <= uses.least:
         return 0
+    orders = [list(range(len(graph.nodes)))]
     needs = _dependencies(graph)
-    orders = [graph.nodes, *(_ordered(graph, needs, key) for key in (_greedily, _as_recorded))]
+    orders += [uses.ordered(needs, key) for key in (_greedily, _as_recorded)]
+    nodes = [[graph.nodes[k] for k in order] for order in orders]
     if before < LARGE:
-        peaks = [before, *(peak_of(graph, order) for order in orders[1:])]
+        peaks = [before, *map(uses.peak_of, orders[1:])]
     else:
-        peaks = [_arena_after_all(graph, order) for order in orders]
+        peaks = [_arena_after_all(graph, order) for order in nodes]
     best = peaks.index(min(peaks))
-    graph.nodes = orders[best]
+    graph.nodes = nodes[best]
     return peaks[0] - peaks[best]
-
-
-def _least_peak(graph: Graph) -> int:
-    """Return what no order needs less than: what leaves is all there in the end."""
-    given = {entry.value for entry in graph.inputs}
-    return sum(bytes_of(root) for root in {v.root for v in graph.returned()} - given)
 
 
 def _arena_after_all(graph: Graph, order: list[Node]) -> int:
@@ -86,22 +84,6 @@ def arena_of(graph: Graph) -> int:
     return rest + sum(bytes_of(root) for root in leaving)
 
 
-def peak_of(graph: Graph, nodes: list[Node]) -> int:
-    """Return the most bytes that are alive at once among the values that a graph makes."""
-    last = _last_uses(graph, nodes)
-    alive = peak = 0
-    for at, node in enumerate(nodes):
-        dying = last.get(at, ())
-        for value in node.results:
-            if value.view_of is None:
-                alive += bytes_of(value)
-        if alive > peak:
-            peak = max(peak, alive - reused(node, dying))
-        for root in dying:
-            alive -= bytes_of(root)
-    return peak
-
-
 def reused(node: Node, dying: Iterable[Value]) -> int:
     """Return the bytes of a node's result that may lie where an operand dies."""
     if len(node.results) != 1 or not (node.op.kind == "pointwise" or node.name in WRITE_INTO_FIRST):
@@ -109,21 +91,6 @@ def reused(node: Node, dying: Iterable[Value]) -> int:
     size = bytes_of(node.results[0])
     made = node.results[0].root
     return size if any(v is not made and bytes_of(v) == size for v in dying) else 0
-
-
-def _last_uses(graph: Graph, nodes: list[Node]) -> dict[int, list[Value]]:
-    """Return, by place, the roots that nobody uses after it."""
-    given = {entry.value for entry in graph.inputs}
-    kept = {value.root for value in graph.returned()}
-    last: dict[Value, int] = {}
-    for at, node in enumerate(nodes):
-        for root in roots_of(node):
-            last[root] = at
-    found: dict[int, list[Value]] = {}
-    for root, at in last.items():
-        if root not in given and root not in kept:
-            found.setdefault(at, []).append(root)
-    return found
 
 
 def roots_of(node: Node) -> dict[Value, None]:
@@ -162,11 +129,12 @@ def _dependencies(graph: Graph) -> dict[Node, set[Node]]:
             mine.update(readers.get(root, ()))
             writer[root] = node
             readers[root] = []
-        if "random" in node.effects or "communicate" in node.effects:
+        effects = node.effects
+        if "random" in effects or "communicate" in effects:
             if ordered is not None:
                 mine.add(ordered)
             ordered = node
-        if "check" in node.effects:
+        if "check" in effects:
             check = node
         mine.discard(node)
         needs[node] = mine
@@ -181,52 +149,94 @@ def _as_recorded(growth: int, place: int) -> tuple[int, int]:
     return int(growth >= 0), place
 
 
-def _ordered(
-    graph: Graph, needs: dict[Node, set[Node]], key: Callable[[int, int], tuple[int, int]]
-) -> list[Node]:
-    """Return an order in which of the nodes that may be next the one with the least key goes.
+class _Uses:
+    """The memory that each node touches, by the nodes' places in the graph.
 
-    Args:
-        graph: the graph.
-        needs: what each node must come after.
-        key: of the bytes by which a node has more alive, and its place.
+    Attributes:
+        least: bytes that no order needs less than: some node's operands and results, or all that
+            leaves the graph.
     """
-    waiting = {node: len(before) for node, before in needs.items()}
-    after: dict[Node, list[Node]] = {}
-    for node, before in needs.items():
-        for other in before:
-            after.setdefault(other, []).append(node)
-    touched = {node: roots_of(node) for node in graph.nodes}
-    users: dict[Value, set[Node]] = {}
-    for node, roots in touched.items():
-        for root in roots:
-            users.setdefault(root, set()).add(node)
-    kept = {value.root for value in graph.returned()} | {e.value for e in graph.inputs}
-    place = {node: k for k, node in enumerate(graph.nodes)}
-    made = {
-        node: sum(bytes_of(value) for value in node.results if value.view_of is None)
-        for node in graph.nodes
-    }
 
-    def rank(node: Node) -> tuple[int, int]:
-        freed = sum(bytes_of(r) for r in touched[node] if len(users[r]) == 1 and r not in kept)
-        return key(made[node] - freed, place[node])
+    def __init__(self, graph: Graph) -> None:
+        self.nodes = graph.nodes
+        given = {entry.value for entry in graph.inputs}
+        returned = {value.root for value in graph.returned()}
+        self.kept = returned | given
+        self.touched = [roots_of(node) for node in graph.nodes]
+        # How many nodes use a root, and the sum of their places: of one that is left, its place.
+        self.users: dict[Value, tuple[int, int]] = {}
+        for at, roots in enumerate(self.touched):
+            for root in roots:
+                count, places = self.users.get(root, (0, 0))
+                self.users[root] = count + 1, places + at
+        self.made = [
+            sum([bytes_of(value) for value in node.results if value.view_of is None])
+            for node in graph.nodes
+        ]
+        self.least = sum(map(bytes_of, returned - given))
+        for node, roots in zip(graph.nodes, self.touched, strict=True):
+            inside = [root for root in roots if root not in given]
+            least = sum(map(bytes_of, inside)) - reused(node, inside)
+            self.least = max(self.least, least)
 
-    ready = {node: rank(node) for node, count in waiting.items() if count == 0}
-    order: list[Node] = []
-    while ready:
-        node = min(ready, key=ready.__getitem__)
-        del ready[node]
-        order.append(node)
-        for root in touched[node]:
-            left = users[root]
-            left.discard(node)
-            if len(left) == 1:  # the one that is left would free it
-                (other,) = left
-                if other in ready:
-                    ready[other] = rank(other)
-        for other in after.get(node, ()):
-            waiting[other] -= 1
-            if waiting[other] == 0:
-                ready[other] = rank(other)
-    return order
+    def peak_of(self, order: Iterable[int]) -> int:
+        """Return the most bytes that are alive at once."""
+        left = {root: count for root, (count, _) in self.users.items()}
+        alive = peak = 0
+        for at in order:
+            dying = []
+            for root in self.touched[at]:
+                left[root] -= 1
+                if not left[root] and root not in self.kept:
+                    dying.append(root)
+            alive += self.made[at]
+            if alive > peak:
+                peak = max(peak, alive - reused(self.nodes[at], dying))
+            for root in dying:
+                alive -= bytes_of(root)
+        return peak
+
+    def ordered(
+        self, needs: dict[Node, set[Node]], key: Callable[[int, int], tuple[int, int]]
+    ) -> list[int]:
+        """Return an order in which of the nodes that may be next the one with the least key goes.
+
+        Args:
+            needs: what each node must come after.
+            key: of the bytes by which a node has more alive, and its place.
+        """
+        place_of = {node: at for at, node in enumerate(self.nodes)}
+        waiting = [len(needs[node]) for node in self.nodes]
+        after: list[list[int]] = [[] for _ in self.nodes]
+        for at, node in enumerate(self.nodes):
+            for other in needs[node]:
+                after[place_of[other]].append(at)
+        users = dict(self.users)
+        freed = [0] * len(self.nodes)
+        for root, (count, places) in users.items():
+            if count == 1 and root not in self.kept:
+                freed[places] += bytes_of(root)
+        ready = [
+            (*key(self.made[k] - freed[k], k), k) for k, count in enumerate(waiting) if not count
+        ]
+        heapify(ready)
+        done = [False] * len(self.nodes)
+        order: list[int] = []
+        while ready:
+            at = heappop(ready)[-1]
+            if done[at]:
+                continue  # it was there once more, with the key that it had before
+            done[at] = True
+            order.append(at)
+            for root in self.touched[at]:
+                count, places = users[root]
+                users[root] = count, places = count - 1, places - at
+                if count == 1 and root not in self.kept:
+                    freed[places] += bytes_of(root)
+                    if not waiting[places]:
+                        heappush(ready, (*key(self.made[places] - freed[places], places), places))
+            for other in after[at]:
+                waiting[other] -= 1
+                if not waiting[other]:
+                    heappush(ready, (*key(self.made[other] - freed[other], other), other))
+        return order
