@@ -45,7 +45,9 @@ __all__ = ["Surroundings", "survey"]
 Key = tuple[Any, ...]
 
 _LIMIT = 50_000
-_PLAIN = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
+_PLAIN = frozenset(
+    (int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
+)
 _FIXED = (
     types.BuiltinFunctionType,
     types.MethodDescriptorType,
@@ -108,6 +110,7 @@ class Surroundings:
         self._seen: dict[int, Any] = {}
         self._entries: set[tuple[int, str]] = set()
         self._namespaces: dict[int, tuple[types.ModuleType, str, set[str]]] = {}
+        self._slots: dict[type, list[str]] = {}
 
     def modules(self) -> Iterable[Any]:
         """Return the modules (nn.Module) that were found, outermost first."""
@@ -123,7 +126,7 @@ class Surroundings:
             self._seen[id(held)] = held
             if len(self._seen) > _LIMIT:
                 raise GuardError(f"{where}: the function names more than {_LIMIT} objects")
-            pending.extend(reversed(list(self._look(held, where))))
+            pending.extend([*self._look(held, where)][::-1])
 
     def _look(self, held: Any, path: str) -> Iterable[tuple[Any, str]]:
         if isinstance(held, tangrad.Tensor):
@@ -178,9 +181,11 @@ class Surroundings:
             self.guards.append(DictGuard(path, held, self.given.get(id(held), ())))
         found = []
         for key, value in held.items():
-            name = repr(key) if type(key) in _PLAIN else f"<{type(key).__name__}>"
-            found.append((value, f"{path}[{name}]"))
-            if type(key) not in _PLAIN:
+            plain = type(key) in _PLAIN
+            if type(value) not in _PLAIN:
+                name = repr(key) if plain else f"<{type(key).__name__}>"
+                found.append((value, f"{path}[{name}]"))
+            if not plain:
                 found.append((key, f"{path} key"))
         return found
 
@@ -300,7 +305,9 @@ class Surroundings:
         if stands_for is not None and _of_library(kind):
             return [(getattr(held, stands_for), path)]
         names = getattr(held, "__dict__", None)
-        slots = [s for k in kind.__mro__ for s in _slots_of(k)]
+        slots = self._slots.get(kind)
+        if slots is None:
+            slots = self._slots[kind] = [s for k in kind.__mro__ for s in _slots_of(k)]
         if not isinstance(names, dict) and not slots:
             if kind.__basicsize__ == object.__basicsize__ or isinstance(held, _BARE):
                 return [(kind, path)]
@@ -327,8 +334,11 @@ class Surroundings:
 
 def _attributes(held: Any, names: dict[str, Any], path: str) -> Iterable[tuple[Any, str]]:
     """Return an object's attributes; a module's parameters and modules under their own names."""
+    is_module = isinstance(held, nn.Module)
     for name, value in names.items():
-        if isinstance(held, nn.Module) and name in ("_parameters", "_buffers", "_modules"):
+        if type(value) in _PLAIN:
+            continue
+        if is_module and name in ("_parameters", "_buffers", "_modules"):
             yield value, path
         else:
             yield value, f"{path}.{name}"

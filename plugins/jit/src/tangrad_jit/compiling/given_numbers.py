@@ -33,7 +33,7 @@ class GivenNumbers:
         self.sources = [source for source, _, _ in recording.numbers]
         self.recorded = [number for _, _, number in recording.numbers]
         self.unconfirmed = set(range(len(self.sources)))
-        self.text = text_of(recording.graph, places=False) if self.sources else ""
+        self._graph, self._text = recording.graph, ""
         places = {value: k for k, (_, value, _) in enumerate(recording.numbers)}
         held = {e.value: e.tensor for e in recording.graph.inputs if e.kind == "capture"}
         self._asked = list(
@@ -53,6 +53,13 @@ class GivenNumbers:
         self.reads = any(_reads(item) for item in asked)
         self._getters = [source.get for source in self.sources]
         self._last = self.recorded
+
+    @property
+    def text(self) -> str:
+        """The graph as it was recorded."""
+        if not self._text:
+            self._text = text_of(self._graph, places=False)
+        return self._text
 
     def take(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
         """Return the numbers of a call, or None where the graph does not hold for them."""

@@ -250,7 +250,7 @@ class _Session:
         if not recording.numbers and not (self.sizes is not None and self.sizes.handed):
             return
         after = survey(self.function, self.args, self.kwargs, None)
-        for held in [*self.before._seen.values(), *after._seen.values()]:
+        for held in {**self.before._seen, **after._seen}.values():
             if type(held) not in (dict, list):
                 continue
             for key, item in list(held.items() if type(held) is dict else enumerate(held)):

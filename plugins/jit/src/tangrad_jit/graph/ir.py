@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
@@ -306,12 +307,21 @@ def _move(
         moved[view] = by
 
 
+# id of a code object -> it, where its lines begin, and the lines.
+_lines: dict[int, tuple[CodeType, list[int], list[int | None]]] = {}
+
+
 def line_at(code: CodeType, place: int) -> str:
     """Return "file:line" of an instruction of some code, by its offset in bytes."""
-    for start, end, line in code.co_lines():
-        if start <= place < end:
-            return f"{os.path.basename(code.co_filename)}:{line}"
-    return ""
+    known = _lines.get(id(code))
+    if known is None:
+        if len(_lines) >= 64:
+            _lines.clear()
+        found = list(code.co_lines())
+        starts = [start for start, _, _ in found]
+        known = _lines[id(code)] = code, starts, [line for _, _, line in found]
+    _, starts, lines = known
+    return f"{os.path.basename(code.co_filename)}:{lines[bisect_right(starts, place) - 1]}"
 
 
 def values_in(item: Any) -> Iterator[Value]:
@@ -327,8 +337,14 @@ def map_values(function: Callable[[Value], Any], item: Any) -> Any:
     """Return nested tuples and lists with a function applied to each value."""
     if isinstance(item, Value):
         return function(item)
-    if isinstance(item, tuple):
-        return tuple(map_values(function, member) for member in item)
-    if isinstance(item, list):
-        return [map_values(function, member) for member in item]
-    return item
+    if not isinstance(item, (tuple, list)):
+        return item
+    members = [
+        function(m)
+        if type(m) is Value
+        else map_values(function, m)
+        if isinstance(m, (tuple, list))
+        else m
+        for m in item
+    ]
+    return tuple(members) if isinstance(item, tuple) else members

@@ -160,9 +160,15 @@ def tensors_of(node: Node) -> list[tuple[int, Any]]:
     ]
 
 
+_kinds: dict[Any, tuple[str, ...]] = {}
+
+
 def kinds_of(op: Any) -> tuple[str, ...]:
     """Return the types of an op's parameters, as its schema has them."""
-    return tuple(p.type for p in op.definition.schema.params)
+    found = _kinds.get(op)
+    if found is None:
+        found = _kinds[op] = tuple(p.type for p in op.definition.schema.params)
+    return found
 
 
 def is_value(item: Any) -> bool:
