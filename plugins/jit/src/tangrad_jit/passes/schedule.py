@@ -209,8 +209,8 @@ class _Uses:
         waiting = [len(needs[node]) for node in self.nodes]
         after: list[list[int]] = [[] for _ in self.nodes]
         for at, node in enumerate(self.nodes):
-            for other in needs[node]:
-                after[place_of[other]].append(at)
+            for before in needs[node]:
+                after[place_of[before]].append(at)
         users = dict(self.users)
         freed = [0] * len(self.nodes)
         for root, (count, places) in users.items():
