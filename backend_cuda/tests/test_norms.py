@@ -69,6 +69,14 @@ DERIVATIVES = """
 for name, norm in NORMS.items():
     leaves = [t.double().cuda().requires_grad_() for t in operands((2, 6, 3))]
     assert tangrad.autograd.gradgradcheck(lambda *t: norm(*t), leaves), name
+x = operands((2, 6, 3))[0].double()
+found = []
+for device in ("cpu", "cuda"):
+    leaf = x.to(device).requires_grad_()
+    moments = tangrad.native_group_norm(leaf, None, None, 2, 6, 3, 2, 1e-3)[1:]
+    assert moments[0].requires_grad
+    found.append(tangrad.autograd.grad((moments[0] * 2 + moments[1]).square().sum(), leaf)[0].cpu())
+assert found[0].allclose(found[1])
 x, w, b = (t.cuda() for t in operands((2, 6, 3)))
 for name, norm in NORMS.items():
     rows = tangrad.func.vmap(lambda x: norm(x.unsqueeze(0), w, b))(x)

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+import tangrad
 from tangrad.plugin import op
 
 
-def _matrix(np: Any, size: int, out: int, ratio: float, corners: bool) -> Any:
+def _matrix(size: int, out: int, ratio: float, corners: bool) -> Any:
     """Return the weights of a dimension's elements in those of the result."""
     if size == out:
         return np.eye(size)
@@ -27,30 +30,30 @@ def _matrix(np: Any, size: int, out: int, ratio: float, corners: bool) -> Any:
     return found
 
 
-def _applied(np: Any, x: Any, matrices: list[Any]) -> Any:
-    wide = x.astype(np.float32) if x.dtype.itemsize < 4 else x
-    for d, matrix in enumerate(matrices, 2):
-        wide = np.moveaxis(np.tensordot(matrix.astype(wide.dtype), wide, (1, d)), 0, d)
-    return wide.astype(x.dtype)
-
-
-def _matrices(np: Any, sizes: Any, outs: Any, ratios: tuple[float, ...], corners: bool) -> Any:
+def _matrices(sizes: Any, outs: Any, ratios: tuple[float, ...], corners: bool) -> list[Any]:
     spatial = zip(sizes, outs, ratios[3 - len(sizes) :], strict=True)
-    return [_matrix(np, n, out, ratio, corners) for n, out, ratio in spatial]
+    return [_matrix(n, out, ratio, corners) for n, out, ratio in spatial]
 
 
-def _reference(
-    np: Any, input: Any, sizes: Any, depth: float, height: float, width: float, corners: bool
-) -> Any:
+def _applied(x: Any, matrices: list[Any]) -> Any:
+    wide = x.float() if x.dtype.itemsize < 4 else x
+    for d, matrix in enumerate(matrices, 2):
+        weights = tangrad.from_numpy(matrix).to(device=x.device, dtype=wide.dtype)
+        wide = (wide.movedim(d, -1) @ weights.t()).movedim(-1, d)
+    return wide.to(x.dtype)
+
+
+def _code(input: Any, sizes: Any, depth: float, height: float, width: float, corners: bool) -> Any:
     ratios = (depth, height, width)
-    return _applied(np, input, _matrices(np, input.shape[2:], sizes, ratios, corners))
+    return _applied(input, _matrices(tuple(input.shape)[2:], sizes, ratios, corners))
 
 
-def _backward_reference(
-    np: Any, grad: Any, shape: Any, depth: float, height: float, width: float, corners: bool
+def _backward_code(
+    grad: Any, shape: Any, depth: float, height: float, width: float, corners: bool
 ) -> Any:
-    matrices = _matrices(np, shape[2:], grad.shape[2:], (depth, height, width), corners)
-    return _applied(np, grad, [matrix.T for matrix in matrices])
+    outs = tuple(grad.shape)[2:]
+    matrices = _matrices(tuple(shape)[2:], outs, (depth, height, width), corners)
+    return _applied(grad, [np.ascontiguousarray(matrix.T) for matrix in matrices])
 
 
 def _check(x: Any, sizes: Any) -> None:
@@ -81,7 +84,7 @@ resample_linear_backward = op(
     check=lambda grad, shape: _check(grad, tuple(shape)[2:]),
     shape=lambda shape: shape,
     dtype=lambda grad: grad.dtype,
-    reference=_backward_reference,
+    decompose=_backward_code,
     vjp={
         "grad": lambda g, grad_meta, depth, height, width, corners: resample_linear(
             g, tuple(grad_meta.shape)[2:], depth, height, width, corners
@@ -105,7 +108,7 @@ resample_linear: Any = op(
     check=lambda input, sizes: _check(input, sizes),
     shape=lambda input, sizes: (*input.shape[:2], *sizes),
     dtype=lambda input: input.dtype,
-    reference=_reference,
+    decompose=_code,
     vjp={
         "input": lambda g, input_meta, depth, height, width, corners: resample_linear_backward(
             g, tuple(input_meta.shape), depth, height, width, corners

@@ -83,14 +83,14 @@ def _backward_code(
     sums: bool,
 ) -> tuple[Any, Any, Any]:
     lay = (groups, length, inner)
-    mean, rstd = (t.reshape((-1, groups, 1, 1)) for t in (mean, rstd))
+    mean, rstd = _per_row(mean, groups), _per_row(rstd, groups)
     normal = (_laid(input, *lay) - mean) * rstd
     found = _gradients(grad, normal, rstd, weight, input.dtype, input.shape, centred, lay)
     return found if sums else (found[0], found[1][:0], found[2][:0])
 
 
 def _vjp(
-    g0: Any,
+    grads: Any,
     input: Any,
     weight: Any,
     groups: int,
@@ -102,16 +102,42 @@ def _vjp(
     result2: Any,
     needs: Any,
 ) -> tuple[Any, Any, Any]:
-    """Differentiate by one op, or by tensor code where further derivatives may follow."""
+    """Differentiate by one op, or by tensor code where further derivatives may follow.
+
+    Mean and rstd, which few ask for, add g1 / n - g2 rstd² x̂ / n with n elements x̂.
+    """
+    g0, g1, g2 = grads
     lay = (groups, length, inner)
-    if tangrad.is_grad_enabled():
+    by_input = by_weight = by_bias = None
+    if g0 is not None and tangrad.is_grad_enabled():
         normal, _, rstd = _normal(_laid(input, *lay), centred, eps)
-        found = _gradients(g0, normal, rstd, weight, input.dtype, input.shape, centred, lay)
-    else:
+        by_input, by_weight, by_bias = _gradients(
+            g0, normal, rstd, weight, input.dtype, input.shape, centred, lay
+        )
+    elif g0 is not None:
         sums = bool(needs[1] or needs[2])
-        found = _backward(g0, input, result1, result2, weight, *lay, centred, sums)
-    by_weight = found[1].reshape(weight.shape) if needs[1] else None
-    return found[0], by_weight, found[2] if needs[2] else None
+        by_input, by_weight, by_bias = _backward(
+            g0, input, result1, result2, weight, *lay, centred, sums
+        )
+    parts = [] if g1 is None or not centred else [_per_row(g1, groups) / length]
+    if g2 is not None:
+        normal, _, rstd = _normal(_laid(input, *lay), centred, eps)
+        parts.append(normal * (_per_row(g2, groups) * rstd * rstd / -length))
+    for part in parts:
+        whole = part.expand((-1, groups, length // inner, inner)).to(input.dtype)
+        whole = whole.reshape(input.shape)
+        by_input = whole if by_input is None else by_input + whole
+    by_weight = by_weight.reshape(weight.shape) if needs[1] and by_weight is not None else None
+    return by_input, by_weight, by_bias if needs[2] else None
+
+
+def _per_row(x: Any, groups: int) -> Any:
+    return x.reshape((-1, groups, 1, 1))
+
+
+def _oracle(torch: Any, input: Any, weight: Any, bias: Any, *how: Any) -> Any:
+    y, mean, rstd = _checked(_code, input, weight, bias, *how)
+    return y, mean + 0 * rstd, rstd  # of what has no mean, 0 is one that can be differentiated
 
 
 def _given(s: Any, shape: tuple[int, ...], rows: int) -> list[Any]:
@@ -163,6 +189,6 @@ row_norm = op(
         s(s.tensor(2, 6, 5), s.tensor(6), s.tensor(6), 2, 15, 5, True, 1e-3),
         s(s.tensor(2, 6, strided=True), None, None, 3, 2, 1, True, 1e-3),
     ],
-    oracle=lambda torch, *arguments: _checked(_code, *arguments),
+    oracle=_oracle,
     doc="Normalize rows, about their mean if `centred`; give mean and reciprocal deviation too.",
 )
