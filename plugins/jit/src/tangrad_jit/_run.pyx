@@ -17,50 +17,9 @@ from tangrad.plugin import call_recorded
 
 cdef const tg.tg_api* API = tg.tg_import_api(3)
 
-cdef enum:
-    LOOP = 0
-    CALL = 1
-    COPY = 2
-    PYTHON = 3
-    FRESH = 4
-    GROUP = 5
-    GROUPS = 6
-    LET_GO = 7
-    STRETCH = 8
-    # Below this many elements giving up the GIL costs more than it frees.
-    HELD_ELEMENTS = 16384
+include "run/steps.pxi"
+include "run/branches.pxi"
 
-ctypedef int (*groups_entry)(void* context, const void* segments, int count) noexcept nogil
-ctypedef int (*group_entry)(void* context, void** outs, void** ins, const tg.tg_scalar* numbers, int64_t rows,
-                            int64_t columns) noexcept nogil
-
-cdef struct tg_number:
-    int register
-    int integral
-    tg.tg_argument* argument
-    tg.tg_scalar* scalar
-
-cdef struct tg_step:
-    int kind
-    int big
-    void* function
-    void* context
-    void* data                    # tg_loop, tg_call, tg_copy or tg_group
-    int item                      # PYTHON, FRESH: place in `items`; CALL: where it declines; GROUPS: how many
-    int nnumbers                  # CALL: how many arguments are numbers of registers
-    tg_number* numbers
-
-cdef struct tg_copy:
-    void* to
-    void* source
-    int64_t nbytes
-
-cdef struct tg_group:            # a `Segment` of `codegen/_execute.pyx`
-    void** outs
-    void** ins
-    tg.tg_scalar* numbers
-    int64_t rows
-    int64_t columns
 
 cdef struct tg_patch:
     void** data
@@ -72,9 +31,6 @@ cdef struct tg_buffer:
     int count
     int room
     tg_patch* patches
-
-
-include "run/branches.pxi"
 
 
 cdef object names_of_dtypes = {}

@@ -22,32 +22,6 @@ cdef struct tg_stretch:           # the steps that follow, as branches
     int64_t in_turn, side_by_side  # nanoseconds, the least so far; 0: none
 
 
-cdef inline bint is_native(const tg_step* s) noexcept nogil:
-    return s.kind == LOOP or s.kind == CALL or s.kind == COPY or s.kind == GROUP or s.kind == GROUPS
-
-
-cdef int run_native(const tg_step* s) noexcept nogil:
-    """Run a step's kernel; return its status."""
-    cdef tg.tg_loop* loop
-    cdef tg_copy* copy
-    cdef tg_group* group
-    if s.kind == LOOP:
-        loop = <tg.tg_loop*>s.data
-        if loop.numel == 0 and loop.nreduced == 0:
-            return 0
-        return (<tg.tg_loop_kernel>s.function)(loop, s.context)
-    if s.kind == CALL:
-        return (<tg.tg_call_kernel>s.function)(<tg.tg_call*>s.data, s.context)
-    if s.kind == COPY:
-        copy = <tg_copy*>s.data
-        memcpy(copy.to, copy.source, copy.nbytes)
-        return 0
-    if s.kind == GROUP:
-        group = <tg_group*>s.data
-        return (<group_entry>s.function)(s.context, group.outs, group.ins, group.numbers, group.rows, group.columns)
-    return (<groups_entry>s.function)(s.context, s.data, s.item)
-
-
 cdef extern from "Python.h":
     ctypedef struct PyThreadState
     ctypedef int PyGILState_STATE

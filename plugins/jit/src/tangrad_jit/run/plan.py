@@ -8,22 +8,22 @@ Python is given) stands between the kernels.
 
 from __future__ import annotations
 
-import threading
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import tangrad
 from tangrad_jit._run import Program
-from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, map_values, values_in
+from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, values_in
 from tangrad_jit.graph.types import ITEMSIZE, TensorType
 from tangrad_jit.passes import branches
 from tangrad_jit.passes.branches import Step, Stretch
 from tangrad_jit.passes.in_place_reuse import WRITE_INTO_FIRST
 from tangrad_jit.passes.work import work_of, work_of_loops
+from tangrad_jit.run.arena import Arena
 from tangrad_jit.run.interpreter import interpret, run_node
 from tangrad_jit.run.lowering import Lowered, lower
 from tangrad_jit.run.placement import Lives, chosen
+from tangrad_jit.run.python_steps import add_allocation, add_draw, add_number, add_op
 from tangrad_jit.run.written_through import written_through
 
 __all__ = ["Arena", "Plan"]
@@ -31,43 +31,6 @@ __all__ = ["Arena", "Plan"]
 ALLOCATION = "empty_strided"
 # Branches for which memory is kept take at most this share of the time in turn.
 _FASTER = 0.97
-
-
-class Arena:
-    """Memory for what lives within a run, shared by plans of which one runs at a time.
-
-    Attributes:
-        lock: held by the plan that runs.
-        nbytes: how many bytes there are.
-        memory: the bytes, as a tensor.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.nbytes = 0
-        self.memory: Any = None
-        self._plans: weakref.WeakSet[Plan] = weakref.WeakSet()
-
-    def grow(self, nbytes: int, plan: Plan) -> None:
-        """Have so many bytes, or more, for a plan; others move to where these are."""
-        others = [other for other in self._plans if other is not plan]
-        self._plans.add(plan)
-        if self.memory is None or nbytes > self.nbytes:
-            self._move(nbytes, others)
-
-    def fit(self) -> None:
-        """Have as few bytes as the plans need."""
-        most = max(plan.arena_bytes for plan in self._plans)
-        if most < self.nbytes:
-            self._move(most, list(self._plans))
-
-    def _move(self, nbytes: int, plans: list[Plan]) -> None:
-        for plan in plans:
-            plan.leave_arena()
-        self.memory, self.nbytes = None, max(nbytes, 1)
-        self.memory = tangrad.empty(self.nbytes, dtype=tangrad.uint8)
-        for plan in plans:
-            plan.enter_arena()
 
 
 class Plan:
@@ -447,7 +410,7 @@ class Plan:
             if kind == "fresh" and value not in self._hosts:
                 self._emit_fresh(value, line)
             elif kind == "strided":
-                self._emit_strided(value, line)
+                add_allocation(self.program, value.type, line, self._register[value])
 
     def _emit_node(self, node: Node) -> None:
         line = _line_of(node)
@@ -474,7 +437,7 @@ class Plan:
             return
         for value in node.results:
             if value in group.outputs:
-                self._emit_strided(value, line)
+                add_allocation(self.program, value.type, line, self._register[value])
         if node is not self._ends[group]:
             return
         places = {
@@ -494,19 +457,6 @@ class Plan:
             line, self._register[value], value.type.shape, value.type.dtype, self._like
         )
 
-    def _emit_strided(self, value: Value, line: str) -> None:
-        type, register = value.type, self._register[value]
-        assert isinstance(type, TensorType)
-        dtype = getattr(tangrad, type.dtype)
-
-        def make(registers: list[Any]) -> tuple[int, ...]:
-            registers[register] = tangrad.empty_strided(
-                type.shape, type.stride, dtype=dtype, device=type.device
-            )
-            return (register,)
-
-        self.program.add_python(line, make)
-
     def _emit_silent(self, node: Node, line: str) -> None:
         if self._shows(node):
             self._emit_op(node, line)
@@ -521,75 +471,17 @@ class Plan:
         )
 
     def _emit_op(self, node: Node, line: str) -> None:
+        def taken(value: Value) -> int:
+            return self._register[self._object_of(value)]
+
+        made = [self._register.get(value, -1) for value in node.results]
         if node.form == DRAW:
-            self._emit_draw(node, line)
-            return
-        if node.op.kind == "number":
-            self._emit_number(node, line)
-            return
-        self._records = True
-        args: list[Any] = []
-        slots: list[tuple[int, Any]] = []
-        for k, item in enumerate(node.args):
-            if isinstance(item, Value):
-                slots.append((k, self._register[self._object_of(item)]))
-                args.append(None)
-            elif isinstance(item, (tuple, list)) and any(True for _ in values_in(item)):
-                members = [
-                    (self._register[self._object_of(m)],) if isinstance(m, Value) else m
-                    for m in item
-                ]
-                slots.append((k, (members, isinstance(item, tuple))))
-                args.append(None)
-            else:
-                args.append(item)
-        out: Any = None
-        if node.form == "inplace":
-            out = self._register[self._object_of(node.args[0])]
-        elif node.form == "out":
-            out = tuple(self._register[self._object_of(v)] for v in node.outs)
-            out = out[0] if len(out) == 1 else out
-        results = tuple(
-            self._register.get(value, -1) for value in (node.results if not node.written else ())
-        )
-        self.program.add_op(line, node.op, args, slots, node.form == "inplace", out, results)
-
-    def _emit_draw(self, node: Node, line: str) -> None:
-        registers = [self._register.get(value, -1) for value in node.results]
-        inputs = {value: self._register[self._object_of(value)] for value in node.inputs}
-        definition, template = node.op.definition, node.args
-        # What a call takes of which generator follows from sizes and devices, those of this plan.
-        of_types = all(isinstance(value.type, TensorType) for value in node.inputs)
-        known: list[Any] = []
-
-        def draw(held: list[Any]) -> tuple[int, ...]:
-            if not known or not of_types:
-                args = map_values(lambda value: held[inputs[value]], template)
-                known[:] = definition.generator_of(args), definition.counters(args)
-            generator, counters = known
-            drawn = generator.advance(counters)
-            for register, number in zip(registers, drawn, strict=True):
-                if register >= 0:
-                    held[register] = number
-            return ()
-
-        self.program.add_python(line, draw)
-
-    def _emit_number(self, node: Node, line: str) -> None:
-        register = self._register[node.results[0]]
-        places = [
-            self._register[self._object_of(item)] if isinstance(item, Value) else -1
-            for item in node.args
-        ]
-        compute, given = node.op.compute, node.args
-
-        def run(held: list[Any]) -> tuple[int, ...]:
-            held[register] = compute(
-                *(held[p] if p >= 0 else item for p, item in zip(places, given, strict=True))
-            )
-            return ()
-
-        self.program.add_python(line, run)
+            add_draw(self.program, node, line, taken, made)
+        elif node.op.kind == "number":
+            add_number(self.program, node, line, taken, made[0])
+        else:
+            self._records = True
+            add_op(self.program, node, line, taken, [] if node.written else made)
 
     def _otherwise(self, node: Node) -> Any:
         """Return what runs a node whose kernel declines: the op itself, on the same memory."""
