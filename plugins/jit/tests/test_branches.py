@@ -96,6 +96,8 @@ class Dropping(nn.Module):
 MODELS = {
     "dropping": (Dropping, (5, 6)),
     "towers": (lambda: Towers(3, 20), (6, 20)),
+    # Their products use the pool by themselves, too.
+    "large towers": (lambda: Towers(2, 160), (300, 160)),
     "inception": (Inception, (2, 3, 7, 7)),
     "heads": (Heads, (5, 12)),
     "lstm": (lambda: nn.LSTMCell(6, 9), (4, 6)),
