@@ -384,7 +384,8 @@ def programs(draw):
         place += draw(st.integers(1, 2))
         writes = draw(st.frozensets(st.sampled_from(values), min_size=1, max_size=2))
         work = draw(st.sampled_from([0.5, 20.0, 35.0, 300.0]))
-        steps.append(Step(place, draw(some), writes, work, draw(st.integers(0, 9)) > 0))
+        joins, pieces = draw(st.integers(0, 9)) > 0, draw(st.integers(1, 2))
+        steps.append(Step(place, draw(some), writes, work, joins, pieces))
     return steps
 
 

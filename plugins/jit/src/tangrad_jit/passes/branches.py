@@ -26,14 +26,12 @@ class Costs:
     Attributes:
         handover: what it costs to start branches and to wait for them.
         least: the work that two branches of a stretch have, or more.
-        piece: a kernel by itself uses another thread for about each so much work.
         timed: time branches both ways, and take the faster.
         always: count steps in place of work, and take branches whatever memory and time they need.
     """
 
     handover: float = 12.0
     least: float = 15.0
-    piece: float = 40.0
     timed: bool = True
     always: bool = False
 
@@ -41,8 +39,8 @@ class Costs:
 #: What `find_stretches` goes by; tests have others.
 costs = Costs()
 
-# A stretch has so many steps at most, and is looked for from a step of at least this share of
-# `least`: so the search takes a time that grows with the program's length alone.
+# A stretch has so many steps at most, and begins with a step that uses one thread, and has at least
+# this share of `least`: so the search takes a time that grows with the program's length alone.
 _MOST_STEPS = 128
 _FIRST = 0.125
 
@@ -56,6 +54,7 @@ class Step:
         reads, writes: roots of the values that it reads and makes or writes.
         work: about how long it takes on one thread, in microseconds.
         joins: whether it may be part of a branch.
+        pieces: how many threads its kernel can use by itself.
     """
 
     place: int
@@ -63,6 +62,7 @@ class Step:
     writes: frozenset[Value]
     work: float
     joins: bool
+    pieces: int = 1
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def find_stretches(steps: list[Step], threads: int) -> list[Stretch]:
     for k, step in enumerate(steps):
         if k and best[k - 1] >= best[k]:
             best[k], begins[k] = best[k - 1], -1
-        if not costs.always and not (_FIRST * costs.least <= step.work < 2 * costs.piece):
+        if not costs.always and (step.work < _FIRST * costs.least or step.pieces > 1):
             continue
         for end, saved in _saved_from(steps, k, threads):
             if best[k] + saved > best[end]:
@@ -120,7 +120,7 @@ def _saved_from(steps: list[Step], first: int, threads: int) -> Iterator[tuple[i
         if not step.joins:
             return
         parts.add(step)
-        in_turn += step.work if costs.always else _alone(step.work, threads)
+        in_turn += step.work / min(threads, step.pieces)
         if sum(work >= least for work in parts.work.values()) < 2:
             if most > 0:
                 return
@@ -132,11 +132,6 @@ def _saved_from(steps: list[Step], first: int, threads: int) -> Iterator[tuple[i
         if saved < most / 2:
             return
         most = max(most, saved)
-
-
-def _alone(work: float, threads: int) -> float:
-    """Return how long a step takes that has all threads for itself."""
-    return work / min(threads, max(1.0, work // costs.piece))
 
 
 def _stretch(steps: list[Step], saved: float) -> Stretch:
@@ -177,15 +172,23 @@ class _Parts:
         own = len(self._within)
         self._within.append(own)
         self.of.append(own)
-        work = step.work
-        touched = [self._writer[r] for r in step.reads | step.writes if r in self._writer]
+        writer, readers = self._writer, self._readers
+        touched = [writer[root] for root in step.reads if root in writer]
         for root in step.writes:
-            touched.extend(self._readers.pop(root, ()))
-            self._writer[root] = own
-        for part in map(self.find, touched):
+            if root in writer:
+                touched.append(writer[root])
+            if root in readers:
+                touched.extend(readers.pop(root))
+            writer[root] = own
+        work = step.work
+        for other in touched:
+            part = self.find(other)
             if part != own:
                 self._within[part] = own
                 work += self.work.pop(part)
         self.work[own] = work
         for root in step.reads:
-            self._readers.setdefault(root, []).append(own)
+            if root in readers:
+                readers[root].append(own)
+            else:
+                readers[root] = [own]

@@ -16,9 +16,18 @@ touches both there.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable
 
-__all__ = ["ALIGNMENT", "Life", "lodge", "most_alive", "place"]
+__all__ = [
+    "ALIGNMENT",
+    "Life",
+    "lodge",
+    "most_alive",
+    "place",
+    "place_in_best_order",
+    "place_in_order",
+]
 
 ALIGNMENT = 64
 
@@ -50,21 +59,21 @@ class Life:
         """Return whether another begins when this one is gone for certain."""
         if self.last >= other.first:
             return False
-        return not (self.sides and other.sides) or self._is_with(other)
+        return not (self.sides and other.sides) or self.is_with(other)
 
-    def _is_with(self, other: Life) -> bool:
+    def is_with(self, other: Life) -> bool:
         """Return whether in each stretch of both the same branch touches them."""
-        others = dict(other.sides)
-        return all(
-            side >= 0 and side == others.get(stretch, side)
-            for stretch, side in self.sides
-            if stretch in others
-        )
+        for stretch, side in self.sides:
+            for beside, its in other.sides:
+                if stretch == beside and (side != its or side < 0):
+                    return False
+        return True
 
 
 # An arena below this is not worth a second look.
 _LARGE = 1 << 20
 _ORDERS: list[Callable[[Life], tuple[int, int]]] = [
+    lambda life: (-life.nbytes, life.first),
     lambda life: (-life.nbytes * (life.last - life.first + 1), life.first),
     lambda life: (life.first, -life.nbytes),
     lambda life: (-life.last, -life.nbytes),
@@ -73,15 +82,20 @@ _ORDERS: list[Callable[[Life], tuple[int, int]]] = [
 
 def place(lives: Iterable[Life]) -> tuple[dict[Hashable, int], int]:
     """Return the offset of each value, and the bytes of the arena."""
+    return place_in_best_order(lives)[:2]
+
+
+def place_in_best_order(lives: Iterable[Life]) -> tuple[dict[Hashable, int], int, int]:
+    """Return offsets, bytes, and in which order that was; `place_in_order` takes it again."""
     lives = list(lives)
-    best = _placed(sorted(lives, key=lambda life: (-life.nbytes, life.first)))
+    best = (*place_in_order(lives, 0), 0)
     if best[1] < _LARGE:
         return best
     least = most_alive(lives)
-    for order in _ORDERS:
+    for order in range(1, len(_ORDERS)):
         if best[1] <= least:
             break
-        best = min(best, _placed(sorted(lives, key=order)), key=lambda one: one[1])
+        best = min(best, (*place_in_order(lives, order), order), key=lambda one: one[1])
     return best
 
 
@@ -119,11 +133,12 @@ def most_alive(lives: list[Life]) -> int:
     return most
 
 
-def _placed(lives: list[Life]) -> tuple[dict[Hashable, int], int]:
+def place_in_order(lives: Iterable[Life], order: int) -> tuple[dict[Hashable, int], int]:
+    """Return the offset of each value, placed in one order, and the bytes of the arena."""
     offsets: dict[Hashable, int] = {}
     placed = _Placed()
     total = 0
-    for life in lives:
+    for life in sorted(lives, key=_ORDERS[order]):
         at = offsets[life.key] = placed.lowest(life)
         placed.add(at, life)
         total = max(total, at + _aligned(life.nbytes))
@@ -135,12 +150,18 @@ class _Placed:
 
     def __init__(self) -> None:
         self._taken: list[tuple[int, int, Life]] = []
+        self._begins: list[int] = []
 
     def lowest(self, life: Life) -> int:
         """Return the lowest place that is free for the whole life of a value."""
         size, at = _aligned(life.nbytes), 0
+        first, last, sides = life.first, life.last, life.sides
         for begin, end, other in self._taken:
-            if end <= at or other.ends_before(life) or life.ends_before(other):
+            if end <= at:
+                continue
+            if (other.last < first or last < other.first) and not (
+                sides and other.sides and not life.is_with(other)
+            ):
                 continue
             if begin >= at + size:
                 break
@@ -149,8 +170,9 @@ class _Placed:
 
     def add(self, at: int, life: Life) -> None:
         """Note the place of a value."""
-        self._taken.append((at, at + _aligned(life.nbytes), life))
-        self._taken.sort(key=lambda one: one[0])
+        k = bisect_right(self._begins, at)
+        self._begins.insert(k, at)
+        self._taken.insert(k, (at, at + _aligned(life.nbytes), life))
 
 
 def _aligned(nbytes: int) -> int:

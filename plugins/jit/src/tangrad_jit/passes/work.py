@@ -21,6 +21,9 @@ _PRODUCTS = 40_000.0  # multiplications, each with an addition
 _SIMPLE = 8_000.0  # elements through a simple function
 _HARD = 2_500.0  # elements through a function that takes a polynomial
 _CALL = 0.5  # what any step costs, in microseconds
+# From how much on kernels of tangrad-cpu take another thread.
+_ELEMENTS_OF_A_THREAD = 1 << 14
+_PRODUCTS_OF_A_THREAD = 1 << 20
 _FUNCTIONS = frozenset(
     """acos acosh asin asinh atan atanh cos cosh digamma elu erf erfc erfinv exp exp2 expm1 gelu
     lgamma log log10 log1p log2 log_sigmoid logaddexp mish pow rsqrt selu sigmoid silu sin sinh
@@ -28,22 +31,28 @@ _FUNCTIONS = frozenset(
 )
 
 
-def work_of_loops(nodes: Iterable[Node], reads: list[Value], writes: list[Value]) -> float:
-    """Return the microseconds of ops that go over elements together."""
+def work_of_loops(
+    nodes: Iterable[Node], reads: list[Value], writes: list[Value]
+) -> tuple[float, int]:
+    """Return the microseconds of ops that go over elements together, and how many threads help."""
     moved = sum(bytes_of(value) for value in {*reads, *writes})
-    computed = 0.0
+    computed, most = 0.0, 0
     for node in nodes:
         elements = max((_numel(v) for v in (*node.inputs, *node.results)), default=0)
         computed += elements / (_HARD if _is_hard(node) else _SIMPLE)
-    return _CALL + moved / _BYTES + computed
+        most = max(most, elements)
+    return _CALL + moved / _BYTES + computed, max(1, most // _ELEMENTS_OF_A_THREAD)
 
 
-def work_of(node: Node) -> float:
-    """Return the microseconds of a kernel's call."""
-    seen = [*node.inputs, *node.results]
+def work_of(node: Node) -> tuple[float, int]:
+    """Return the microseconds of a kernel's call, and how many threads help."""
     if node.op.kind in ("pointwise", "reduction"):
         return work_of_loops([node], node.inputs, node.results)
-    return work_of_loops([node], seen, []) + _products(node) / _PRODUCTS
+    work, pieces = work_of_loops([node], [*node.inputs, *node.results], [])
+    products = _products(node)
+    if products:
+        pieces = max(1, int(products / _PRODUCTS_OF_A_THREAD))
+    return work + products / _PRODUCTS, pieces
 
 
 def _products(node: Node) -> float:

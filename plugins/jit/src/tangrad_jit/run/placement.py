@@ -15,7 +15,7 @@ from tangrad_jit.graph.types import ITEMSIZE
 from tangrad_jit.passes import branches
 from tangrad_jit.passes.branches import Step, Stretch, find_stretches
 from tangrad_jit.passes.in_place_reuse import partners
-from tangrad_jit.passes.memory_plan import Life, lodge, place
+from tangrad_jit.passes.memory_plan import Life, lodge, place_in_best_order, place_in_order
 from tangrad_jit.passes.schedule import peak_of
 
 __all__ = ["Lives", "Placement", "chosen"]
@@ -24,8 +24,8 @@ __all__ = ["Lives", "Placement", "chosen"]
 MOST_ADDED = 1 << 17
 #: A graph's peak may be this share of that of its calls one by one.
 GOAL = 0.8
-# Where not all stretches have room, so many are tried.
-_MOST_TRIED = 8
+# Where not all stretches have room, so few are tried one by one, and of more a quarter.
+_FEW = 4
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,13 @@ class Placement:
         offsets: bytes from the arena's begin.
         lodged: value -> (the one in whose memory it lies, at which byte).
         nbytes: of the arena.
+        order: of values, in which they were placed.
     """
 
     offsets: dict[Value, int]
     lodged: dict[Value, tuple[Value, int]]
     nbytes: int
+    order: int
 
 
 class Lives:
@@ -71,8 +73,14 @@ class Lives:
         self.movable, self.looped, self.bound, self.hosts = movable, looped, bound, hosts
         self.steps = steps
 
-    def placed(self, stretches: Sequence[Stretch] = ()) -> Placement:
-        """Place all values, for a program of which some stretches run in branches."""
+    def placed(
+        self, stretches: Sequence[Stretch] = (), plain: Placement | None = None
+    ) -> Placement:
+        """Place all values, for a program of which some stretches run in branches.
+
+        Args:
+            stretches: these. plain: the places without branches, whose order is taken.
+        """
         sides = _Sides(stretches, self.steps)
         shared = self._shared(sides)
         first, last = self.first, dict(self.last)
@@ -105,13 +113,18 @@ class Lives:
             for root in self.hosts
         ]
         lodged: Any = lodge(hosts, [life for life in lives if life.key not in bound])
+        lives = [life for life in lives if life.key not in lodged]
         offsets: Any
-        offsets, total = place(life for life in lives if life.key not in lodged)
+        if plain is None:
+            offsets, total, order = place_in_best_order(lives)
+        else:
+            order = plain.order
+            offsets, total = place_in_order(lives, order)
         for root in shared:
             holder = _holder(shared, root)
             where = lodged if holder in lodged else offsets
             where[root] = where[holder]
-        return Placement(offsets, lodged, total)
+        return Placement(offsets, lodged, total, order)
 
     def bytes_of_goal(self) -> int:
         """Return the bytes of an arena with which the peak is at the goal."""
@@ -150,7 +163,7 @@ def chosen(
     if not found:
         return [], plain, 0
     most = max(plain.nbytes + MOST_ADDED, lives.bytes_of_goal())
-    placement = lives.placed(found)
+    placement = lives.placed(found, plain)
     if placement.nbytes > most and not branches.costs.always:
         found, placement = _within(lives, found, plain, most)
     return found, placement, placement.nbytes - plain.nbytes
@@ -159,11 +172,17 @@ def chosen(
 def _within(
     lives: Lives, found: list[Stretch], plain: Placement, most: int
 ) -> tuple[list[Stretch], Placement]:
-    """Return those of some stretches that save most time in an arena of so many bytes."""
+    """Return of some stretches those that save most time, as many as an arena has room for."""
+    found = sorted(found, key=lambda stretch: -stretch.saved)
+    while len(found) > _FEW:
+        found = found[: len(found) // 4]
+        placement = lives.placed(found, plain)
+        if placement.nbytes <= most:
+            return found, placement
     kept: list[Stretch] = []
     placement = plain
-    for stretch in sorted(found, key=lambda stretch: -stretch.saved)[:_MOST_TRIED]:
-        tried = lives.placed([*kept, stretch])
+    for stretch in found:
+        tried = lives.placed([*kept, stretch], plain)
         if tried.nbytes <= most:
             kept, placement = [*kept, stretch], tried
     return kept, placement

@@ -269,20 +269,21 @@ class Plan:
                 continue
             if group is not None and not self._away:
                 reads, writes = group.inputs, group.outputs
-                work = work_of_loops(group.nodes, reads, writes)
+                work, pieces = work_of_loops(group.nodes, reads, writes)
             elif node in self._lowered:
                 reads, writes = node.inputs, [*node.results, *node.written]
-                work = work_of(node)
+                work, pieces = work_of(node)
             elif _is_early(node) or (self._is_silent(node) and not self._shows(node)):
                 continue
             else:
-                reads, writes, work = node.inputs, [*node.results, *node.written], 0.0
+                reads, writes = node.inputs, [*node.results, *node.written]
+                work, pieces = 0.0, 1
             made = {value.root for value in writes}
             joins = work > 0 and all(
                 self._kind.get(root) in ("arena", "fresh", "strided") for root in made
             )
             roots = frozenset(value.root for value in reads if isinstance(value.type, TensorType))
-            found.append(Step(position, roots, frozenset(made), work, joins))
+            found.append(Step(position, roots, frozenset(made), work, joins, pieces))
         return found
 
     def _last_registers(self, last: dict[Value, int]) -> dict[int, list[int]]:
@@ -532,7 +533,7 @@ class Plan:
 
     @property
     def steps(self) -> list[str]:
-        """What the steps are, in order: "loop", "call", "copy", "group", "python", "fresh"."""
+        """What the steps are, in order, as `Program.kinds` names them."""
         return self.program.kinds
 
 
