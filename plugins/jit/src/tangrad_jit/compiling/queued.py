@@ -62,17 +62,15 @@ class QueuedCalls:
         return result
 
     def _queued(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        before = _queue.counts()
+        ops, queues, compiled = _queue.counts()
         try:
             return _queue.call(self.function, args, kwargs)
         finally:
-            ops, queues, compiled = (
-                now - then for now, then in zip(_queue.counts(), before, strict=True)
-            )
+            now_ops, now_queues, now_compiled = _queue.counts()
             self.calls += 1
-            self.ops += ops
-            self.queues += queues
-            self.compiled += compiled
+            self.ops += now_ops - ops
+            self.queues += now_queues - queues
+            self.compiled += now_compiled - compiled
             if _queue.has_wanted():
                 make_kernels()
 
