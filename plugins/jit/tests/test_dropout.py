@@ -102,3 +102,20 @@ def test_transposed_operands_are_dropped_in_their_order():
     fast, x = compiled(lambda x: residual(x.t(), x.t(), 0.5)), tangrad.randn(6, 7)
     for _ in range(3):
         assert tangrad.equal(seeded(fast, x), seeded(lambda x: residual(x.t(), x.t(), 0.5), x))
+
+
+def test_where_the_engine_is_another_the_function_itself_runs():
+    def program(x):
+        return nn.functional.dropout(x + 1, 0.5) * 2
+
+    x, strict, plain = tangrad.ones(4, 4), compiled(program), tangrad.compile(program)
+    strict(x), plain(x)
+    tangrad.random.set_engine("mt19937")
+    try:
+        assert tangrad.equal(seeded(plain, x), seeded(program, x))
+        with pytest.raises(RuntimeError, match="mt19937 cannot be drawn by a graph"):
+            strict(x)
+    finally:
+        tangrad.random.set_engine("philox")
+    assert tangrad.equal(seeded(plain, x), seeded(program, x))
+    assert tangrad.equal(seeded(strict, x), seeded(program, x))

@@ -12,7 +12,7 @@ import tangrad
 from tangrad import nn
 from tangrad.plugin import traced_calls
 from tangrad.utils import _pytree
-from tangrad_jit._guards import GradientGuard, Guards, Pattern
+from tangrad_jit._guards import GradientGuard, Guards, Pattern, SlotGuard
 from tangrad_jit.capture.calls import CallWatch, asks_types, is_library
 from tangrad_jit.capture.errors import CaptureError, GuardError, Unsettled
 from tangrad_jit.capture.numbers import Number, Numbers, plain_in
@@ -26,7 +26,7 @@ from tangrad_jit.capture.sources import (
 )
 from tangrad_jit.capture.surroundings import Key, Surroundings, survey
 from tangrad_jit.compiling.spent import is_used_up, refusal_beside, tells_of_second_time
-from tangrad_jit.graph.ir import Graph, Value, values_in
+from tangrad_jit.graph.ir import DRAW, Graph, Value, map_values, values_in
 
 if TYPE_CHECKING:
     from tangrad_jit.capture.followed_sizes import FollowedSizes
@@ -430,7 +430,7 @@ class _Session:
         fresh = [item for key, item in after._seen.items() if key not in known]
         if any(not isinstance(item, (type, *_PLAIN)) for item in fresh if not callable(item)):
             raise Unsettled("the run reads objects that were found only while it ran")
-        guards = list(after.guards)
+        guards = [*after.guards, *_engines(recording.graph)]
         watched = {id(t) for t, _ in recording.gradients}
         watched |= {id(i.tensor) for i in recording.graph.inputs if i.kind == "gradient"}
         guards.extend(
@@ -439,6 +439,19 @@ class _Session:
             if id(tensor) in watched
         )
         recording.guards = Guards(guards)
+
+
+def _engines(graph: Graph) -> list[SlotGuard]:
+    """Return guards of the engines that a graph draws from: it knows none that is sequential."""
+    generators = [
+        node.op.definition.generator_of(map_values(lambda value: value.example, node.args))
+        for node in graph.nodes
+        if node.form == DRAW
+    ]
+    return [
+        SlotGuard(f"the engine of a generator of {generator.device_type}", generator, "sequential")
+        for generator in {id(generator): generator for generator in generators}.values()
+    ]
 
 
 def _with_gradient(path: str, tensor: Any, before: Any) -> GradientGuard:
