@@ -300,3 +300,66 @@ def test_a_result_whose_history_is_ambiguous_leaves_the_call_as_it_is():
             part.sum().backward()
     with pytest.raises(RuntimeError, match="cannot be differentiated"):
         compiled(f)(tangrad.ones(3, requires_grad=True))
+
+
+class Scaled(tangrad.autograd.Function):
+    """Has derivatives that are not those of its ops."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 3 * ctx.saved_tensors[0]
+
+
+class Told(tangrad.autograd.Function):
+    """Tells a gradient that is not there from zeros."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 2, x * 3
+
+    @staticmethod
+    def backward(ctx, first, second):
+        return tangrad.ones(3) if first is None or second is None else first + second
+
+
+def test_what_is_computed_without_gradients_has_no_second_derivative():
+    def f(x):
+        with tangrad.no_grad():
+            scale = x * x
+        return (x * x * scale).sum()
+
+    fast = tangrad.compile(f, fullgraph=True, options={"measure": False})
+    for _ in range(3):
+        found = []
+        for function in (fast, f):
+            x = tangrad.arange(3.0).requires_grad_()
+            (first,) = tangrad.autograd.grad(function(x), x, create_graph=True)
+            found.append((first, *tangrad.autograd.grad(first.sum(), x)))
+        assert all(a.equal(b) for a, b in zip(*found, strict=True))
+
+
+def test_second_derivatives_through_a_function_are_refused():
+    fast = tangrad.compile(lambda x: Scaled.apply(x).sum(), options={"measure": False})
+    x = tangrad.arange(3.0).requires_grad_()
+    for _ in range(2):
+        fast(x)
+    assert tangrad.autograd.grad(fast(x), x)[0].tolist() == [0.0, 3.0, 6.0]
+    with pytest.raises(RuntimeError, match="calls a Function .ScaledBackward.*twice"):
+        tangrad.autograd.grad(fast(x), x, create_graph=True)
+
+
+def test_a_function_that_tells_missing_gradients_from_zeros_is_given_all():
+    fast = tangrad.compile(Told.apply, options={"measure": False})
+    x = tangrad.ones(3, requires_grad=True)
+    for _ in range(2):
+        fast(x)
+    first, second = fast(x)
+    assert tangrad.autograd.grad((first + second).sum(), x)[0].tolist() == [2.0, 2.0, 2.0]
+    with pytest.raises(RuntimeError, match="set_materialize_grads"):
+        tangrad.autograd.grad(fast(x)[0].sum(), x)

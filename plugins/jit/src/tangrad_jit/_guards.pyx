@@ -605,6 +605,23 @@ cdef class TensorGuard(Guard):
         return f"{self.path}: it has other hooks or attributes"
 
 
+cdef class SharedGuard(Guard):
+    """Two tensors that the program holds are of the same memory."""
+    cdef object one, other
+
+    def __init__(self, str path, one, other):
+        self.path, self.one, self.other = path, one, other
+
+    cdef bint holds(self):
+        cdef void* data = API.host_data(<PyObject*>self.one)
+        if data != NULL:
+            return data == API.host_data(<PyObject*>self.other)
+        return self.one.data_ptr() == self.other.data_ptr()
+
+    def why(self):
+        return f"{self.path} has memory of its own"
+
+
 cdef class GradientGuard(Guard):
     """The gradient of a tensor is there, or is not, as it was; and of that geometry."""
     cdef object tensor

@@ -108,8 +108,10 @@ class Recorder:
         if type(tensor) not in _TENSORS and hasattr(type(tensor), "__torch_dispatch__"):
             raise self._error(f"a {type(tensor).__name__} cannot be in a graph")
         found = self.origin(tensor)
-        if found is None:
-            found = self._constants.get(key)
+        if found is None and key in self._constants:
+            # The program may write into it from here on, and who is given it, later.
+            kind, name, made = self._constants[key]
+            found = (kind, name, made.detach().clone())
         if found is None and tensor.numel() == 0:
             found = ("constant", "empty", tensor)
         if found is None:

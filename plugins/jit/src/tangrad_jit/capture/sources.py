@@ -213,6 +213,6 @@ def changed_numbers(guards: Iterable[Guard]) -> dict[Key, Source]:
                 fits = type(was) is tuple and source.index < len(was)
                 was = was[source.index] if fits else None
             now = source.get((), {})
-            if type(was) is type(now) and was != now:
+            if type(was) is type(now) and type(now) in _REAL and was != now:
                 found[source.key] = source
     return found

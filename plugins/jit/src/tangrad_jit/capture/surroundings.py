@@ -406,6 +406,7 @@ def survey(
                     found.add(item, path)
     for name in _HOOKS_OF_ALL if found.modules() else ():
         found.add(getattr(nn.modules.module, name), "hooks of all modules")
+    found.guards.append(ClassGuard("Tensor", tangrad.Tensor))
     found.follow_namespaces()
     return found
 

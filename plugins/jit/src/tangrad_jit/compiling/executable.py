@@ -178,7 +178,7 @@ class Executable(Serving):
             self._overlaps = Overlaps(held, extents, self._written, self._arguments)
 
     def _bind_result(self, recording: Recording, graph: Graph) -> None:
-        places = {i.value: k for k, i in enumerate(graph.inputs)}
+        places = {i.value: k for k, i in enumerate(graph.inputs) if i.kind != "constant"}
         self._spec = recording.spec
         self._leaves = []
         for kind, item in recording.leaves:
@@ -198,13 +198,16 @@ class Executable(Serving):
         self._sources = [places[value] for value in sources]
         self._derivative_places = [place is not None for _, place in recording.derivatives]
         if self.backward is not None:
-            self._second = self._second_order(graph)
+            self._second = self._second_order(recording, graph)
         self._tangents = [value.type for value in recording.tangents]
 
-    def _second_order(self, graph: Graph) -> SecondOrder:
+    def _second_order(self, recording: Recording, graph: Graph) -> SecondOrder:
         from tangrad_jit.compiling.second_order import SecondOrder
 
-        return SecondOrder(graph, self._sources, sorted(self._differentiable))
+        results = sorted(self._differentiable)
+        made = SecondOrder(graph, self._sources, results, recording.histories)
+        made.refusal = made.refusal or recording.only_once
+        return made
 
     # --- choosing --------------------------------------------------------------------------
 
@@ -240,7 +243,7 @@ class Executable(Serving):
         was = {path: item for path, kind, item in self.pattern.leaves if kind == "constant"}
         for key, source in argument_sources(args, kwargs).items():
             before, now = was.get(source.name), source.get(args, kwargs)
-            if type(before) is type(now) and before != now:
+            if type(before) is type(now) and type(now) in (int, float) and before != now:
                 found[key] = source
         return found
 
@@ -268,6 +271,24 @@ class Executable(Serving):
         ]
         return _pytree.tree_unflatten(leaves, self._spec)
 
+    def seeds(self, grads: list[Any]) -> list[Any]:
+        """Return gradients of the results, zeros where there is none.
+
+        Raises:
+            RuntimeError: a Function behind the results would be given zeros, which eager's is not.
+        """
+        if self.recording.wants_all and any(grad is None for grad in grads):
+            raise RuntimeError(
+                "a compiled function that calls a Function with set_materialize_grads(False) "
+                "cannot be differentiated by some of its results alone; return the others detached"
+            )
+        return [
+            tangrad.zeros(t.shape, dtype=getattr(tangrad, t.dtype), device=t.device)
+            if grad is None
+            else grad
+            for grad, t in zip(grads, self._tangents, strict=True)
+        ]
+
     def differentiate(self, saved: list[Any], grads: list[Any]) -> list[Any]:
         """Return the gradients of the sources."""
         seeds = [_conform(g, t) for g, t in zip(grads, self._tangents, strict=True)]
@@ -291,6 +312,7 @@ class _Recorded(tangrad.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, executable: Executable, inputs: list[Any], *sources: Any) -> Any:
+        ctx.set_materialize_grads(False)
         outs = executable._run_forward(inputs)
         count = len(outs) - executable._kept
         saved = outs[count:]
@@ -308,8 +330,8 @@ class _Recorded(tangrad.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         executable = ctx.executable
+        seeds = executable.seeds([grads[k] for k in sorted(executable._differentiable)])
         if tangrad.is_grad_enabled():
-            seeds = [grads[k] for k in sorted(executable._differentiable)]
             inputs = [i() if isinstance(i, weakref.ref) else i for i in ctx.inputs]
             made = executable._second.gradients(inputs, ctx.versions, seeds)
             return (None, None, *made)
@@ -317,8 +339,7 @@ class _Recorded(tangrad.autograd.Function):
         ctx.inputs = [weakref.ref(i) if isinstance(i, tangrad.Tensor) else i for i in ctx.inputs]
         tensors = iter(ctx.saved_tensors)
         saved = [next(tensors) if item is None else item for item in ctx.numbers]
-        wanted = [g for k, g in enumerate(grads) if k in executable._differentiable]
-        return (None, None, *executable.differentiate(saved, wanted))
+        return (None, None, *executable.differentiate(saved, seeds))
 
 
 def _refuse(grad: Any) -> Any:

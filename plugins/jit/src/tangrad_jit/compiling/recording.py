@@ -12,7 +12,14 @@ import tangrad
 from tangrad import nn
 from tangrad.plugin import traced_calls
 from tangrad.utils import _pytree
-from tangrad_jit._guards import GradientGuard, Guards, Pattern, SlotGuard
+from tangrad_jit._guards import (
+    GradientGuard,
+    Guards,
+    Pattern,
+    SharedGuard,
+    SlotGuard,
+    attributes,
+)
 from tangrad_jit.capture.calls import CallWatch, asks_types, is_library
 from tangrad_jit.capture.errors import CaptureError, GuardError, Unsettled
 from tangrad_jit.capture.numbers import Number, Numbers, plain_in
@@ -25,7 +32,12 @@ from tangrad_jit.capture.sources import (
     replaced,
 )
 from tangrad_jit.capture.surroundings import Key, Surroundings, survey
-from tangrad_jit.compiling.spent import is_used_up, refusal_beside, tells_of_second_time
+from tangrad_jit.compiling.spent import (
+    functions_behind,
+    is_used_up,
+    refusal_beside,
+    tells_of_second_time,
+)
 from tangrad_jit.graph.ir import DRAW, Graph, Value, map_values, values_in
 
 if TYPE_CHECKING:
@@ -54,6 +66,9 @@ class Recording:
         numbers: (source, input, number) of the numbers that the graph is given.
         asked: what the run asked of them, as `Numbers` has it.
         sizes: what the run read of sizes, or None where that was not followed.
+        histories: per node of the forward graph, of its results whether they had a history.
+        only_once: why the results cannot be differentiated twice from outside, or "".
+        wants_all: whether backward cannot do without the gradient of a result.
     """
 
     def __init__(self, graph: Graph, sizes: FollowedSizes | None = None) -> None:
@@ -73,6 +88,9 @@ class Recording:
         self.derivatives: list[tuple[Value, Any]] = []
         self.numbers: list[tuple[Source, Value, Any]] = []
         self.asked: list[tuple[str, Any, Any, bool]] = []
+        self.histories: list[tuple[bool, ...]] = []
+        self.only_once = ""
+        self.wants_all = False
 
 
 def record(
@@ -199,7 +217,7 @@ class _Session:
             recorder.given(tensor, path)
         self.before_tensors = {id(t): _state(t) for _, t in self.before.tensors}
         self.arguments = [*tensors_among(self.args), *tensors_among(self.kwargs, "kwargs")]
-        self.before_arguments = [_state(t) for _, t in self.arguments]
+        self.before_arguments = [_state_of_argument(t) for _, t in self.arguments]
         for root in self._roots():
             recorder.follow_modules(root)
         args, kwargs = self._follow_numbers(recording)
@@ -213,14 +231,14 @@ class _Session:
                 recorder.caller = sys._getframe().f_code
                 self.raw = self.function(*args, **kwargs)
                 if self.sizes is not None:
-                    self.raw = _pytree.tree_map(_plain_size, self.raw)
+                    self.raw = _mapped(_plain_size, self.raw)
                 with contextlib.suppress(CaptureError):
                     recorder.finish()
         finally:
             self._put_numbers_back(recording)
         recording.result = self.raw
         if recording.numbers or recorder.graph.nodes:
-            recording.result = _pytree.tree_map(plain_in, self.raw)
+            recording.result = _mapped(plain_in, self.raw)
         recording.executed = watch.executed
         recording.failure = recorder.failure or watch.refusal
         return recording
@@ -271,7 +289,11 @@ class _Session:
         recording.forward_nodes = len(graph.nodes)
         self._returned(recording)
         self._left_behind(recording)
-        if tangrad.is_grad_enabled():
+        changed = Guards(self.before.guards).failed()
+        if changed is not None:
+            raise Unsettled(f"the run changed what it reads: {changed.why()}")
+        recording.histories = [tuple(map(_has_history, node.results)) for node in graph.nodes]
+        with _gradients_apart([tensor for _, tensor, _ in self.grads]):
             self._differentiate(recording)
         self._guard(recording)
         self._keep_used_numbers(recording)
@@ -287,6 +309,7 @@ class _Session:
         graph.inputs = [i for i in graph.inputs if i.kind != "number" or i.value in used]
 
     def _returned(self, recording: Recording) -> None:
+        self._check_containers()
         leaves, recording.spec = _pytree.tree_flatten(self.raw)
         numbers = [leaf.value if isinstance(leaf, Number) else None for leaf in leaves]
         recorder, graph = self.recorder, recording.graph
@@ -300,6 +323,7 @@ class _Session:
                 recording.leaves.append(("output", len(graph.outputs)))
                 graph.outputs.append(given[id(leaf)])
             elif isinstance(leaf, tangrad.Tensor):
+                _check_result(leaf)
                 recording.leaves.append(("output", len(graph.outputs)))
                 value = recorder.value_of(leaf)
                 # A Function may return what it is given, with a history of its own.
@@ -316,6 +340,17 @@ class _Session:
         recording.returned = len(graph.outputs)
         self.out_tensors = [leaf for leaf in leaves if isinstance(leaf, (tangrad.Tensor, Number))]
 
+    def _check_containers(self) -> None:
+        """Refuse results that hold lists and dicts of the program, which a graph makes anew."""
+        known = {*self.before._seen, *map(id, _containers((self.args, list(self.kwargs.values()))))}
+        for held in _containers(self.raw):
+            if id(held) in known:
+                raise CaptureError(
+                    f"the function returns a {type(held).__name__} that it was given, that the "
+                    "program holds, or twice; a graph makes another: return its members"
+                )
+            known.add(id(held))
+
     def _left_behind(self, recording: Recording) -> None:
         graph = recording.graph
         for _, tensor, before in self.grads:
@@ -328,8 +363,10 @@ class _Session:
             recording.gradients.append((tensor, len(graph.outputs)))
             graph.outputs.append(self.recorder.value_of(after))
         for (path, tensor), state in zip(self.arguments, self.before_arguments, strict=True):
-            if _state(tensor) != state:
-                raise CaptureError(f"{path} has been given other memory, or a history, in the run")
+            if _state_of_argument(tensor) != state:
+                raise CaptureError(
+                    f"{path} has been given other memory, a history, hooks or attributes in the run"
+                )
         assert recording.pattern is not None
         found = recording.pattern.match(self.args, self.kwargs)
         if found is None or any(
@@ -345,14 +382,15 @@ class _Session:
     def _differentiate(self, recording: Recording) -> None:
         """Record backward from the results, where they can be differentiated."""
         graph, recorder = recording.graph, self.recorder
+        # A result that is an input is returned as it is, with its history.
+        given = {id(i.tensor) for i in graph.inputs if i.kind != "constant"}
         places = [
             k
             for k, t in enumerate(self.out_tensors)
-            if isinstance(t, tangrad.Tensor) and t.requires_grad
+            if isinstance(t, tangrad.Tensor) and t.requires_grad and id(t) not in given
         ]
-        # A result that is an input is returned as it is, with its history.
-        given = {id(i.tensor) for i in graph.inputs}
-        places = [k for k in places if id(self.out_tensors[k]) not in given]
+        if places and not tangrad.is_grad_enabled():
+            raise CaptureError("a result requires grad, though the call is made without gradients")
         try:
             is_leaf = [self.out_tensors[k].grad_fn is None for k in places]
         except RuntimeError as error:  # a view of what was written since, in another mode
@@ -397,6 +435,12 @@ class _Session:
                 ) from error
             recording.spent = places  # the run has differentiated them itself
             return
+        functions = functions_behind(outs)
+        if functions:
+            name = functions[0].name()
+            recording.only_once = f"calls a Function ({name}), whose backward is its own,"
+        # It tells a gradient that is not there from zeros.
+        recording.wants_all = not all(node.materialize_grads for node in functions)
         for t in outs:
             refusal = refusal_beside(t, tensors)
             if refusal is not None:
@@ -420,7 +464,9 @@ class _Session:
     def _guard(self, recording: Recording) -> None:
         changed = Guards(self.before.guards).failed()
         if changed is not None:
-            raise Unsettled(f"the run changed what it reads: {changed.why()}")
+            raise CaptureError(
+                f"the backward of a result changes what the program reads: {changed.why()}"
+            )
         keys = [source.key for source in self.sources]
         after = survey(self.function, self.args, self.kwargs, recording.executed, keys)
         if after.refusals:
@@ -438,6 +484,11 @@ class _Session:
             for path, tensor, before in self.grads
             if id(tensor) in watched
         )
+        captures = {id(i.tensor) for i in recording.graph.inputs if i.kind == "capture"}
+        for path, tensor in self.before.tensors:
+            _, _, first = self.origins[memory_of(tensor)]
+            if first is not tensor and id(first) in captures:
+                guards.append(SharedGuard(path, first, tensor))
         recording.guards = Guards(guards)
 
 
@@ -463,6 +514,62 @@ def _with_gradient(path: str, tensor: Any, before: Any) -> GradientGuard:
             return GradientGuard(path, tensor)
         finally:
             tensor.grad = now
+
+
+def _mapped(function: Callable[[Any], Any], item: Any) -> Any:
+    """Return what a function makes of the leaves of an item; the item, if it makes nothing else."""
+    leaves, spec = _pytree.tree_flatten(item)
+    made = [function(leaf) for leaf in leaves]
+    same = all(a is b for a, b in zip(leaves, made, strict=True))
+    return item if same else _pytree.tree_unflatten(made, spec)
+
+
+def _has_history(value: Value) -> bool:
+    return bool(getattr(value.example, "requires_grad", False))
+
+
+def _check_result(tensor: Any) -> None:
+    """Refuse a result that is more than what a graph makes."""
+    if type(tensor) is not tangrad.Tensor:
+        raise CaptureError(
+            f"a result is a {type(tensor).__name__}, and a graph makes plain tensors"
+        )
+    if attributes(tensor) is not None:
+        raise CaptureError(f"a result has attributes ({', '.join(attributes(tensor))})")
+    if tensor.requires_grad and tensor.retains_grad:
+        raise CaptureError("a result keeps its gradient (retain_grad): ask for that outside")
+
+
+def _containers(item: Any) -> Iterator[Any]:
+    """Yield the lists and dicts in nested ones and in tuples."""
+    if isinstance(item, (list, dict)):
+        yield item
+    if isinstance(item, (tuple, list, dict)):
+        for member in item.values() if isinstance(item, dict) else item:
+            yield from _containers(member)
+
+
+@contextlib.contextmanager
+def _gradients_apart(tensors: list[Any]) -> Iterator[None]:
+    """Keep gradients as they are.
+
+    Raises:
+        CaptureError: some are accumulated meanwhile, as a reentrant checkpoint does by itself.
+    """
+    held = [tensor.grad for tensor in tensors]
+    for tensor, grad in zip(tensors, held, strict=True):
+        if grad is not None:
+            tensor.grad = None
+    accumulated = False
+    try:
+        yield
+    finally:
+        for tensor, grad in zip(tensors, held, strict=True):
+            if tensor.grad is not None or grad is not None:
+                accumulated = accumulated or tensor.grad is not None
+                tensor.grad = grad
+    if accumulated:
+        raise CaptureError("the backward of a result accumulates gradients by itself")
 
 
 def _hooks(tensor: Any) -> dict[int, Any] | None:
@@ -506,6 +613,11 @@ def _in(tensor: Any, tensors: list[Any]) -> bool:
 def _state(t: Any) -> Any:
     """Return what a run must not change of a tensor that the program holds."""
     return t.data_ptr(), tuple(t.shape), t.stride(), t.dtype, t.requires_grad, id(t.grad_fn)
+
+
+def _state_of_argument(t: Any) -> Any:
+    hooks = list(_hooks(t) or ()) if t.requires_grad else []
+    return _state(t), hooks, attributes(t)
 
 
 def tensors_among(item: Any, path: str = "args") -> list[tuple[str, Any]]:

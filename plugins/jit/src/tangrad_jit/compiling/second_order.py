@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad_jit.graph.ir import Graph, Value
+from tangrad_jit.graph.ir import Graph, Node, Value
 from tangrad_jit.run.interpreter import run_node
 
 __all__ = ["SecondOrder"]
@@ -22,10 +22,21 @@ class SecondOrder:
         graph: forward, before any pass.
         sources: places of the inputs that are differentiated by.
         results: places of the outputs that are differentiated.
+        histories: per node, of its results whether they had a history in the recorded run.
+
+    Attributes:
+        refusal: why that cannot be done, or "".
     """
 
-    def __init__(self, graph: Graph, sources: list[int], results: list[int]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        sources: list[int],
+        results: list[int],
+        histories: list[tuple[bool, ...]],
+    ) -> None:
         self.graph, self.sources, self.results = graph, sources, results
+        self._with_history = self._found_histories(histories)
         given = {entry.value for entry in graph.inputs}
         self.refusal = ""
         for node in graph.nodes:
@@ -33,6 +44,20 @@ class SecondOrder:
                 self.refusal = f"writes into what it is given ({node.line or node.name})"
             elif "random" in node.effects:
                 self.refusal = f"draws random numbers ({node.line or node.name})"
+
+    def _found_histories(self, histories: list[tuple[bool, ...]]) -> set[Value]:
+        """Return the values that are to have a history.
+
+        Some ops are recorded as what they are made of, of which the result alone had one; what such
+        a result is made of is to have one, too.
+        """
+        found = {self.graph.inputs[place].value for place in self.sources}
+        for node, had in zip(self.graph.nodes, histories, strict=True):
+            found.update(value for value, one in zip(node.results, had, strict=True) if one)
+        for node in reversed(self.graph.nodes):
+            if not found.isdisjoint(node.results) and found.isdisjoint(node.inputs):
+                found.update(node.inputs)
+        return found
 
     def versions(self, inputs: list[Any]) -> list[int]:
         """Return the versions of the inputs, for `gradients` to compare."""
@@ -72,8 +97,24 @@ class SecondOrder:
         )
         for node in self.graph.nodes:
             run_node(node, env)
+            for value in node.results:
+                self._follow_history(node, value, env)
         outs = [env[self.graph.outputs[k]] for k in self.results]
         aliases = [given[place] for place in self.sources]
         return list(
             tangrad.autograd.grad(outs, aliases, seeds, create_graph=True, allow_unused=True)
         )
+
+    def _follow_history(self, node: Node, value: Value, env: dict[Value, Any]) -> None:
+        """Leave a value without a history where the program computed it so (`no_grad`)."""
+        made, wanted = env[value], value in self._with_history
+        if not isinstance(made, tangrad.Tensor) or made.requires_grad is wanted:
+            return
+        if not wanted:
+            env[value] = made.detach()
+        elif made.is_floating_point() or made.is_complex():
+            raise RuntimeError(
+                f"a compiled function in which {node.name} ({node.line or 'no line'}) gives what "
+                "requires grad by itself cannot be differentiated twice from outside; take the "
+                "second derivative inside of it"
+            )

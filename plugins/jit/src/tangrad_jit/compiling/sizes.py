@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad_jit._guards import Geometry, Pattern
+from tangrad_jit._guards import Geometry, Pattern, is_same
 
 __all__ = ["Sizes", "is_static", "mark", "size_changes"]
 
@@ -57,7 +57,7 @@ def size_changes(old: Pattern, new: Pattern) -> set[Dimension] | None:
         if path != other or isinstance(was, Geometry) != isinstance(now, Geometry):
             return None
         if not isinstance(was, Geometry):
-            if kind != "number" and (kind != now_kind or not (was is now or was == now)):
+            if kind != "number" and (kind != now_kind or not is_same(was, now)):
                 return None
             continue
         if not was.kindred(now):

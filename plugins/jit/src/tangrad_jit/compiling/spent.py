@@ -1,4 +1,4 @@
-"""Which results' histories a recorded run has used up: what differentiates them is refused."""
+"""What the histories of results tell: that the run has used them up, or whose backward is run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import tangrad
 
-__all__ = ["is_used_up", "refusal_beside", "tells_of_second_time"]
+__all__ = ["functions_behind", "is_used_up", "refusal_beside", "tells_of_second_time"]
 
 
 def is_used_up(result: Any, sources: list[Any]) -> bool:
@@ -23,6 +23,20 @@ def is_used_up(result: Any, sources: list[Any]) -> bool:
 def tells_of_second_time(error: RuntimeError) -> bool:
     """Return whether an error says that a graph was differentiated before."""
     return "second time" in str(error) or "freed" in str(error)
+
+
+def functions_behind(results: list[Any]) -> list[Any]:
+    """Return the nodes of `Function`s in the histories of results.
+
+    They have the derivatives that their backward gives, not those of the ops that they run.
+    """
+    pending = [result.grad_fn for result in results]
+    known = set(pending)
+    while pending:
+        following = {n for n, _ in pending.pop().next_functions if n is not None} - known
+        known |= following
+        pending.extend(following)
+    return [node for node in known if isinstance(node, tangrad.autograd.function.FunctionCtx)]
 
 
 def refusal_beside(result: Any, sources: list[Any]) -> RuntimeError | None:

@@ -249,6 +249,14 @@ class Graph:
         """Return the values that leave the graph."""
         return set(values_in(self.outputs))
 
+    def fresh_constants(self) -> list[Input]:
+        """Return the constants of which each run needs a copy: written, or seen by who called."""
+        changed = {value.root for node in self.nodes for value in node.written}
+        changed |= {value.root for value in self.returned()}
+        return [
+            entry for entry in self.inputs if entry.kind == "constant" and entry.value in changed
+        ]
+
     def copy(self) -> Graph:
         """Return a graph of its own with the same inputs, ops and constants."""
         made = Graph(self.name)

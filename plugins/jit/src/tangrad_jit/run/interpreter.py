@@ -23,11 +23,10 @@ def interpret(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         Its outputs.
     """
     env: dict[Value, Any] = {}
-    written = {value.root for node in graph.nodes for value in node.written}
+    copied = {entry.value for entry in graph.fresh_constants()}
     with tangrad.no_grad():
         for given, item in zip(graph.inputs, inputs, strict=True):
-            fresh = given.kind == "constant" and given.value in written
-            env[given.value] = item.clone() if fresh else item
+            env[given.value] = item.clone() if given.value in copied else item
         for node in graph.nodes:
             try:
                 run_node(node, env)

@@ -156,12 +156,7 @@ class Plan:
     def _find_roots(self) -> None:
         """Decide for each memory whether it is given, in the arena, fresh, or Python's."""
         self._kind: dict[Value, str] = {}
-        written = {value.root for node in self.graph.nodes for value in node.written}
-        self._copied = [
-            given
-            for given in self.graph.inputs
-            if given.kind == "constant" and given.value in written
-        ]
+        self._copied = self.graph.fresh_constants()
         for given in self.graph.inputs:
             self._kind[given.value] = "input"
         for node in self.graph.nodes:

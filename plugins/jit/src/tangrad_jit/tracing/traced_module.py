@@ -166,12 +166,11 @@ def _dispatched(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _environment(graph: Graph, inputs: Sequence[Any]) -> dict[Value, Any]:
-    """Return what a graph's inputs are, with copies of the constants that it writes."""
+    """Return what a graph's inputs are, with copies of the constants that may change."""
     env: dict[Value, Any] = {}
-    written = {value.root for node in graph.nodes for value in node.written}
+    copied = {entry.value for entry in graph.fresh_constants()}
     for entry, item in zip(graph.inputs, inputs, strict=True):
-        fresh = entry.kind == "constant" and entry.value in written
-        env[entry.value] = item.clone() if fresh else item
+        env[entry.value] = item.clone() if entry.value in copied else item
     return env
 
 

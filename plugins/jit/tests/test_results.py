@@ -1,0 +1,150 @@
+"""What a compiled function returns and leaves: what the function does, or the call is no graph."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+import tangrad
+from tangrad import nn
+from tangrad.utils.checkpoint import checkpoint
+from tangrad_jit.capture.errors import CaptureError
+
+
+class Tagged(tangrad.Tensor):
+    pass
+
+
+@dataclasses.dataclass
+class Pair:
+    first: tangrad.Tensor
+    second: float
+
+
+def compiled(function, **options):
+    return tangrad.compile(function, options={"measure": False}, **options)
+
+
+def written_constant(x):
+    made = tangrad.tensor([1.0, 2.0])
+    made.add_(x)
+    return made * 2, made
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        written_constant,
+        lambda x: (tangrad.tensor([1.0, 2.0]),),
+        lambda x: (tangrad.tensor([1.0, 2.0])[1], tangrad.tensor([[1.0], [2.0]]).t()),
+        lambda x: ((tangrad.tensor([1.0, 2.0]) * 2).view(2, 1),),
+    ],
+)
+def test_who_writes_into_results_changes_no_constant(function):
+    fast = compiled(function, fullgraph=True)
+    for k in range(4):
+        x = tangrad.full((2,), float(k))
+        found, wanted = fast(x), function(x)
+        assert all(a.equal(b) for a, b in zip(found, wanted, strict=True))
+        for t in found:
+            t.zero_()
+
+
+def with_attribute(x):
+    y = x * 2
+    y.tag = 5
+    return y
+
+
+def with_gradient_kept(x):
+    y = x * x
+    y.retain_grad()
+    return y
+
+
+def with_hook_on_what_is_given(x):
+    x.register_hook(lambda grad: grad * 10)
+    return (x * x).sum()
+
+
+def with_attribute_on_what_is_given(x):
+    x.tag = 5
+    return x * 2
+
+
+HELD = [tangrad.ones(2)]
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda x: x.as_subclass(Tagged) * 2, "a result is a Tagged"),
+        (with_attribute, "a result has attributes"),
+        (with_gradient_kept, "keeps its gradient"),
+        (with_hook_on_what_is_given, "hooks or attributes in the run"),
+        (with_attribute_on_what_is_given, "hooks or attributes in the run"),
+        (lambda x: (HELD, x * 2), "returns a list"),
+    ],
+)
+def test_a_result_that_is_more_than_a_graph_makes_is_refused(function, reason):
+    with pytest.raises(CaptureError, match=reason):
+        compiled(function, fullgraph=True)(tangrad.ones(2, requires_grad=True))
+    fast = compiled(function)
+    for _ in range(3):
+        x = tangrad.ones(2, requires_grad=True)
+        assert type(fast(x)) is type(function(tangrad.ones(2, requires_grad=True)))
+
+
+def test_lists_that_are_given_and_returned_stay_themselves():
+    fast, held = compiled(lambda items: (items, items[0] * 2)), [tangrad.ones(2)]
+    for _ in range(3):
+        assert fast(held)[0] is held
+
+
+def test_tensors_of_one_memory_may_part():
+    one, other = tangrad.ones(2), tangrad.ones(2)
+    other.data = one.data
+    fast, x = compiled(lambda x: x * one + other * 2, fullgraph=True), tangrad.ones(2)
+    for _ in range(3):
+        assert fast(x).tolist() == [3.0, 3.0]
+    other.data = tangrad.full((2,), 5.0)
+    assert fast(x).tolist() == [11.0, 11.0]
+
+
+def test_objects_among_arguments_may_hold_tensors():
+    fast = compiled(lambda pair: pair.first * pair.second)
+    pair = Pair(tangrad.ones(2), 2.0)
+    for second in (2.0, 2.0, 3.0, 3.0):
+        pair.second = second
+        assert fast(pair).tolist() == [second, second]
+    for first in (2.0, 3.0):
+        pair.first = tangrad.full((2,), first)
+        assert fast(pair).tolist() == [3 * first, 3 * first]
+    assert fast(Pair(tangrad.ones(2), 7.0)).tolist() == [7.0, 7.0]
+
+
+def test_gradients_are_enabled_within_a_call_without():
+    model = nn.Linear(2, 2)
+
+    def f(x):
+        with tangrad.enable_grad():
+            return model(x)
+
+    fast, x = compiled(f), tangrad.ones(2)
+    with tangrad.no_grad():
+        assert all(fast(x).requires_grad for _ in range(3))
+        with pytest.raises(CaptureError, match="without gradients"):
+            compiled(f, fullgraph=True)(x)
+
+
+def test_a_backward_that_accumulates_by_itself_runs_once():
+    def trained(wrap):
+        tangrad.manual_seed(0)
+        model = nn.Linear(2, 2)
+        run = wrap(lambda x: checkpoint(model, x, use_reentrant=True).sum())
+        for _ in range(3):
+            run(tangrad.ones(2, requires_grad=True)).backward()
+        return model.weight.grad
+
+    assert trained(compiled).equal(trained(lambda f: f))
