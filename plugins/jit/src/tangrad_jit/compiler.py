@@ -6,10 +6,11 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from tangrad import nn
 from tangrad_jit.compiling.backends import default_backend as get_default_backend
 from tangrad_jit.compiling.backends import list_backends, set_default_backend
 from tangrad_jit.compiling.compiled import is_compiling, refuse
-from tangrad_jit.compiling.frontend import compile, reset
+from tangrad_jit.compiling.frontend import OptimizedModule, compile, reset
 from tangrad_jit.compiling.stance import set_stance
 
 __all__ = [
@@ -68,23 +69,50 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     """Return a function that no graph contains: who calls it in a recorded run is refused.
 
     Args:
-        fn: the function; None to use this as a decorator with arguments.
+        fn: the function or module; of a class, the calls of its objects are kept out of graphs;
+            None to use this as a decorator with arguments.
         recursive: accepted.
         reason: why, for the message.
     """
     if fn is None:
         return lambda function: disable(function, recursive, reason=reason)
 
+    if isinstance(fn, nn.Module):
+        return _OutsideModule(fn, reason)
+    if isinstance(fn, type):
+        fn.__call__ = disable(fn.__call__, recursive, reason=reason)  # type: ignore[operator]
+        return fn
+
     @functools.wraps(fn)
     def outside(*args: Any, **kwargs: Any) -> Any:
-        name = getattr(fn, "__name__", type(fn).__name__)
-        refuse(
-            f"{name}() is kept out of graphs by compiler.disable"
-            + (f": {reason}" if reason else "")
-        )
+        _refuse_call(fn, reason)
         return fn(*args, **kwargs)
 
     return outside
+
+
+def _refuse_call(fn: Any, reason: str | None) -> None:
+    name = getattr(fn, "__name__", type(fn).__name__)
+    refuse(
+        f"{name}() is kept out of graphs by compiler.disable" + (f": {reason}" if reason else "")
+    )
+
+
+class _OutsideModule(OptimizedModule):
+    """A module that no graph contains."""
+
+    def __init__(self, module: nn.Module, reason: str | None) -> None:
+        nn.Module.__init__(self)
+        self.__dict__["_reason"] = reason
+        self.add_module("_orig_mod", module)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the module; refuse to, in a recorded run."""
+        _refuse_call(self._orig_mod, self._reason)
+        return self._orig_mod(*args, **kwargs)
+
+    def __reduce__(self) -> Any:
+        return _OutsideModule, (self._orig_mod, self._reason)
 
 
 def nested_compile_region(fn: Any = None, **kwargs: Any) -> Any:

@@ -95,8 +95,12 @@ def backend_named(backend: Any) -> Callable[..., Any] | None:
     return load_by_name(GROUP, backend)
 
 
-def list_backends() -> list[str]:
-    """Return the names that `backend` may have."""
+def list_backends(exclude_tags: Any = ()) -> list[str]:
+    """Return the names that `backend` may have.
+
+    Args:
+        exclude_tags: accepted; back ends have none here.
+    """
     return sorted({"tangrad", *plugin_names(GROUP), *_registered} - {"default"})
 
 

@@ -40,6 +40,11 @@ class Explanation:
         return sum(len(e.guards.entries) for e in self.compiled.executables)
 
     @property
+    def graph_break_count(self) -> int:
+        """Whether there is a reason against a graph: there are no graphs of parts."""
+        return len(self.break_reasons)
+
+    @property
     def break_reasons(self) -> list[str]:
         """Why the function runs as it is, if it does."""
         return [self.compiled.off] if self.compiled.off else []

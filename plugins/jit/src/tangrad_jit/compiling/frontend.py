@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +49,7 @@ def compile(
     """Return what stands for a function or module: recorded, guarded, and run as a graph.
 
     Args:
-        function: the function or module.
+        function: the function or module; of a class, the calls of its objects are compiled.
         fullgraph: raise what keeps a call from being one graph; otherwise the function then runs
             as it is.
         dynamic: True: calls that differ in sizes alone are no recordings. None: so from the
@@ -82,12 +84,21 @@ def compile(
     )
     if isinstance(function, nn.Module):
         return OptimizedModule(function, settings)
+    if isinstance(function, type):
+        function.__call__ = _new_function(function.__call__, settings)
+        return function
+    return _new_function(function, settings)
+
+
+def _new_function(function: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     compiled = Compiled(function, settings)
     _made.add(compiled)
     return _function(function, compiled)
 
 
 def _function(function: Callable[..., Any], compiled: Compiled) -> Callable[..., Any]:
+    if isinstance(function, types.MethodType):
+        return _CompiledMethod(function, compiled)
     call = compiled.serve
 
     @functools.wraps(function)
@@ -99,6 +110,28 @@ def _function(function: Callable[..., Any], compiled: Compiled) -> Callable[...,
     return run
 
 
+class _CompiledMethod:
+    """A compiled method of an object; copied or pickled with it, the method as it is."""
+
+    stands_for = "_torchdynamo_orig_callable"
+
+    def __init__(self, method: types.MethodType, compiled: Compiled) -> None:
+        functools.update_wrapper(self, method)
+        self.compiled, self._torchdynamo_orig_callable = compiled, method
+        self._call = compiled.serve
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(args, kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        method = self._torchdynamo_orig_callable
+        return types.MethodType(method.__func__, copy.deepcopy(method.__self__, memo))
+
+    def __reduce__(self) -> Any:
+        method = self._torchdynamo_orig_callable
+        return getattr, (method.__self__, method.__name__)
+
+
 class OptimizedModule(nn.Module):
     """A compiled module: calls run by graphs, all else is the module's.
 
@@ -108,29 +141,58 @@ class OptimizedModule(nn.Module):
 
     def __init__(self, module: nn.Module, settings: Settings) -> None:
         super().__init__()
-        self._orig_mod = module
         compiled = Compiled(module, settings)
         _made.add(compiled)
-        object.__setattr__(self, "compiled", compiled)
-        self.training = module.training
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the module, by a graph where one fits."""
-        return self.compiled.serve(args, kwargs)
+        self.__dict__["compiled"] = compiled
+        self.add_module("_orig_mod", module)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module, by a graph where one fits."""
         return self.compiled.serve(args, kwargs)
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "_orig_mod":
-            return self._modules["_orig_mod"]
-        return getattr(self._modules["_orig_mod"], name)
+    @property
+    def training(self) -> bool:  # type: ignore[override]
+        """The module's mode."""
+        module = self._modules.get("_orig_mod")
+        return True if module is None else module.training
 
-    def train(self, mode: bool = True) -> OptimizedModule:
-        """Set the module's mode."""
-        super().train(mode)
-        return self
+    @training.setter
+    def training(self, mode: bool) -> None:
+        module = self._modules.get("_orig_mod")
+        if module is not None:
+            module.training = mode
+
+    def __getattr__(self, name: str) -> Any:
+        module = self.__dict__.get("_modules", {}).get("_orig_mod")
+        if module is None:
+            raise AttributeError(f"OptimizedModule has no attribute {name!r} before its module")
+        return module if name == "_orig_mod" else getattr(module, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = name in self.__dict__ or hasattr(type(self), name)
+        module = self.__dict__.get("_modules", {}).get("_orig_mod")
+        if own or module is None or name == "_orig_mod":
+            super().__setattr__(name, value)
+        else:
+            setattr(module, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self.__dict__ or name == "_orig_mod":
+            super().__delattr__(name)
+        else:
+            delattr(self._orig_mod, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self._orig_mod)})
+
+    def __len__(self) -> int:
+        return len(self._orig_mod)
+
+    def __bool__(self) -> bool:
+        return bool(self._orig_mod) if hasattr(type(self._orig_mod), "__len__") else True
+
+    def __reduce__(self) -> Any:
+        return OptimizedModule, (self._orig_mod, self.compiled.settings)
 
 
 def compiled_functions() -> list[Compiled]:
