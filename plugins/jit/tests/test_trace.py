@@ -288,3 +288,74 @@ def test_traced_modules_that_have_run_are_copied_and_pickled(net, x):
         wanted = traced(x)["out"]
         for other in (copy.deepcopy(traced), pickle.loads(pickle.dumps(traced))):
             assert same(other(x)["out"], wanted)
+
+
+def through_a_file(traced):
+    file = io.BytesIO()
+    jit.save(traced, file)
+    file.seek(0)
+    return jit.load(file)
+
+
+class Quoted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.held = nn.ParameterDict({'a"b': tangrad.ones(2), "it's": tangrad.ones(2)})
+
+    def forward(self, x):
+        return x * self.held['a"b'] + self.held["it's"]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        Quoted(),
+        lambda x: x * (1 + 2j),
+        lambda x: x * float("inf") + float("-inf"),
+        lambda x: x * 2**70 - 1e-300,
+        lambda x: x.to(tangrad.bfloat16).sum((0,), keepdim=True),
+    ],
+)
+def test_every_constant_and_name_is_saved(program):
+    x = tangrad.arange(1.0, 3.0)
+    found, wanted = through_a_file(jit.trace(program, x))(x), program(x)
+    assert found.dtype == wanted.dtype
+    assert repr(found.tolist()) == repr(wanted.tolist())
+
+
+def test_parameters_that_are_one_stay_one():
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    net[1].weight = net[0].weight
+    loaded = through_a_file(jit.trace(net, tangrad.ones(1, 2)))
+    assert len(list(loaded.parameters())) == 3
+
+
+@pytest.mark.parametrize("after", [lambda t: t, through_a_file])
+def test_arguments_may_be_given_by_place_and_by_name(after):
+    def f(x, y):
+        return x - y
+
+    a, b = tangrad.ones(2), tangrad.arange(2.0)
+    for traced in (
+        jit.trace(f, (a, b)),
+        jit.trace(f, example_kwarg_inputs={"y": b, "x": a}),
+    ):
+        run = after(traced)
+        for found in (run(a, b), run(a, y=b), run(x=a, y=b), run(y=b, x=a)):
+            assert same(found, a - b)
+        with pytest.raises(RuntimeError, match="as in the example|keys"):
+            run(a, b, x=a)
+
+
+def test_a_function_whose_backward_is_lost_is_told():
+    class Scaled(tangrad.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 3
+
+    with pytest.warns(jit.TracerWarning, match="Scaled"):
+        jit.trace(lambda x: Scaled.apply(x), tangrad.ones(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from typing import Any
@@ -17,9 +18,9 @@ __all__ = ["ParseError", "op_of_key", "parse"]
 _TOKEN = re.compile(
     r"""\s*(?:
       (?P<value>%\d+)
-    | (?P<named>(?:dtype|device|layout|memory_format)'[^']*')
+    | (?P<named>(?:dtype|device|layout|memory_format|complex)'[^']*')
     | (?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
-    | (?P<number>-?(?:inf|nan|\d+(?:\.\d*)?(?:e[+-]?\d+)?j?))
+    | (?P<number>-?(?:inf|nan|\d+(?:\.\d*)?(?:e[+-]?\d+)?))
     | (?P<word>[A-Za-z_][\w.]*)
     | (?P<sign>[()\[\]{},:=])
     )""",
@@ -130,7 +131,7 @@ class _Reader:
             tokens.expect(":")
             type = self.type(tokens)
             kind = tokens.next()[1]
-            value = self.graph.add_input(type, kind, tokens.next()[1][1:-1])
+            value = self.graph.add_input(type, kind, json.loads(tokens.next()[1]))
             self.values[name] = value
             tokens.accept(",")
         tokens.expect("{")
@@ -246,8 +247,6 @@ class _Reader:
 
 
 def _number(text: str) -> Any:
-    if text.endswith("j"):
-        return complex(text)
     if any(c in text for c in ".en"):
         return float(text)
     return int(text)
@@ -257,4 +256,9 @@ def _named(text: str) -> Any:
     kind, _, name = text.rstrip("'").partition("'")
     if kind == "device":
         return tangrad.device(name)
-    return getattr(tangrad, name)
+    if kind == "complex":
+        return complex(name)
+    found = getattr(tangrad, name)
+    if not isinstance(found, getattr(tangrad, kind)):
+        raise ParseError(f"{name} is no {kind}")
+    return found

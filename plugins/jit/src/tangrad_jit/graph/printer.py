@@ -13,6 +13,7 @@ A view tells how many bytes after what it shows it begins.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tangrad_jit.graph.ir import Graph, Node, Value
@@ -42,7 +43,9 @@ def text_of(graph: Graph, places: bool = True) -> str:
             return f"[{', '.join(map(argument, item))}]"
         return constant_text(item)
 
-    inputs = ", ".join(f'{name(i.value)}: {i.value.type} {i.kind} "{i.name}"' for i in graph.inputs)
+    inputs = ", ".join(
+        f"{name(i.value)}: {i.value.type} {i.kind} {_quoted(i.name)}" for i in graph.inputs
+    )
     lines = [f"graph {graph.name}({inputs}) {{"]
     place = ""
     for node in graph.nodes:
@@ -55,6 +58,10 @@ def text_of(graph: Graph, places: bool = True) -> str:
     lines.append(f"  return {returned}".rstrip())
     lines.append("}")
     return "\n".join(lines)
+
+
+def _quoted(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)
 
 
 def _node_text(node: Node, name: Any, argument: Any) -> str:
@@ -89,8 +96,10 @@ def constant_text(item: Any) -> str:
         return repr(item)
     if isinstance(item, int):
         return repr(int(item))
-    if isinstance(item, (float, complex)):
+    if isinstance(item, float):
         return repr(item)
+    if isinstance(item, complex):
+        return f"complex'{item}'"
     kind = type(item).__name__
     if kind in ("dtype", "device", "layout", "memory_format"):
         return f"{kind}'{str(item).removeprefix('tangrad.')}'"

@@ -19,14 +19,15 @@ from typing import Any
 import tangrad
 from tangrad import nn
 from tangrad.serialization import SerializationError
+from tangrad_jit.capture.recorder import memory_of
 from tangrad_jit.graph.growing import GrowingInt, growing_in
 from tangrad_jit.graph.ir import Graph
-from tangrad_jit.graph.parser import parse
+from tangrad_jit.graph.parser import ParseError, parse
 from tangrad_jit.graph.printer import text_of
 from tangrad_jit.graph.retyping import check_types
 from tangrad_jit.graph.verifier import verify
 from tangrad_jit.tracing.batches import BatchGraph
-from tangrad_jit.tracing.structure import Structure
+from tangrad_jit.tracing.structure import Arguments, Structure
 from tangrad_jit.tracing.traced_module import (
     ScriptFunction,
     TopLevelTracedModule,
@@ -80,6 +81,7 @@ def _write_graph(
     archive.writestr(f"code/{name}.txt", text_of(traced.graph))
     found = {
         "arguments": traced.arguments.data,
+        "names": list(traced.arguments.names),
         "result": traced.result.data,
         "constants": _write_text(archive, name, traced.graph, tensors),
     }
@@ -103,7 +105,11 @@ def _write_text(
 ) -> dict[str, str]:
     """Write a graph, and return the keys of its constants by the numbers of its inputs."""
     text = text_of(graph, places=False)
-    if "<" in text.replace("<Parameter>", ""):
+    try:
+        same = text_of(parse(text), places=False) == text
+    except ParseError:
+        same = False
+    if not same:
         raise ValueError(f"jit.save: the graph of {name} has a constant that cannot be written")
     archive.writestr(f"graphs/{name}.txt", text)
     constants = {}
@@ -188,7 +194,7 @@ def _read(archive: zipfile.ZipFile, map_location: Any, extra: dict[str, Any] | N
     if "function" in described:
         return ScriptFunction(str(described["function"]), methods["forward"])
     made = TopLevelTracedModule(None, methods)
-    _fill(made, described["module"], "", tensors)
+    _fill(made, described["module"], "", tensors, {})
     held = made._held()
     for name, traced in methods.items():
         batch = [] if traced.batch is None else traced.batch.graph.inputs
@@ -213,7 +219,10 @@ def _read_graph(
     batch = None
     if "batch" in entry:
         batch = _read_batch(archive, f"{name}.batch", entry["batch"], tensors)
-    arguments, result = Structure(entry["arguments"]), Structure(entry["result"])
+    arguments = Arguments(entry["arguments"], entry["names"])
+    result = Structure(entry["result"])
+    if [kind for kind, _ in arguments.data[1]] != ["tuple", "dict"]:
+        raise SerializationError(f"jit.load: {name} is called with neither a tuple nor a dict")
     given = sum(one.kind == "argument" for one in graph.inputs)
     if sorted(arguments.places()) != list(range(given)):
         raise SerializationError(f"jit.load: {name} takes {given} tensors, not these")
@@ -262,12 +271,22 @@ def _marked(item: Any, path: list[int], by: int) -> Any:
     return type(item)(members)
 
 
-def _fill(made: TracedModule, described: dict[str, Any], prefix: str, tensors: Any) -> None:
+def _fill(
+    made: TracedModule,
+    described: dict[str, Any],
+    prefix: str,
+    tensors: Any,
+    known: dict[Any, nn.Parameter],
+) -> None:
     made.original_name, made.training = str(described["name"]), bool(described["training"])
     for key, requires_grad in described["parameters"].items():
         parameter = None
         if requires_grad is not None:
-            parameter = nn.Parameter(tensors[prefix + key], requires_grad=bool(requires_grad))
+            # Parameters that were one are one again.
+            parameter = known.setdefault(
+                memory_of(tensors[prefix + key]),
+                nn.Parameter(tensors[prefix + key], requires_grad=bool(requires_grad)),
+            )
         made.register_parameter(key, parameter)
     for key, persistent in described["buffers"].items():
         buffer = None if persistent is None else tensors[prefix + key]
@@ -275,5 +294,5 @@ def _fill(made: TracedModule, described: dict[str, Any], prefix: str, tensors: A
     for key, inner in described["modules"].items():
         child = None if inner is None else TracedModule()
         if child is not None:
-            _fill(child, inner, f"{prefix}{key}.", tensors)
+            _fill(child, inner, f"{prefix}{key}.", tensors, known)
         made.add_module(key, child)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tangrad
 
-__all__ = ["Structure"]
+__all__ = ["Arguments", "Structure"]
 
 
 class Structure:
@@ -51,6 +52,53 @@ class Structure:
     def rebuild(self, tensors: list[Any]) -> Any:
         """Return the item for tensors by number."""
         return _build(self.data, tensors)
+
+
+class Arguments(Structure):
+    """The structure of a call's (arguments, arguments by name).
+
+    Attributes:
+        names: of the parameters that may be given by place, in order.
+    """
+
+    def __init__(self, data: Any, names: Sequence[str] = ()) -> None:
+        super().__init__(data)
+        self.names = tuple(map(str, names))
+
+    @staticmethod
+    def of_call(call: Any, given: tuple[Any, dict[str, Any]], place: Any) -> Arguments:
+        """Return the structure of the arguments of a call; see `Structure.of`."""
+        return Arguments(_describe(given, place), _names_of(call))
+
+    def flatten(self, item: Any) -> list[Any]:
+        """Return the tensors of a call's arguments, whether they are given by place or by name.
+
+        Raises:
+            RuntimeError: they are of another structure.
+        """
+        return super().flatten(self._as_in_example(*item))
+
+    def _as_in_example(self, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        (_, placed), (_, named) = self.data[1]
+        keys = [key for key, _ in named]
+        count = len(placed)
+        if len(args) == count and list(kwargs) == keys:
+            return args, kwargs
+        found = {**dict(zip(self.names, args, strict=False)), **kwargs}
+        wanted = [*self.names[:count], *keys]
+        if len(found) != len(args) + len(kwargs) or sorted(found) != sorted(wanted):
+            return args, kwargs
+        return tuple(found[name] for name in wanted[:count]), {key: found[key] for key in keys}
+
+
+def _names_of(call: Any) -> list[str]:
+    """Return the names of the parameters that a function, or a module's forward, takes by place."""
+    try:
+        signature = inspect.signature(getattr(call, "forward", call))
+    except (TypeError, ValueError):  # of a function in C
+        return []
+    placed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p.name for p in signature.parameters.values() if p.kind in placed]
 
 
 def _describe(item: Any, place: Any) -> Any:

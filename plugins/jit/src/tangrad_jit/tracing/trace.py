@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from tangrad_jit.graph.printer import text_of
 from tangrad_jit.graph.verifier import verify
 from tangrad_jit.passes.dead_code import remove_dead_code
 from tangrad_jit.tracing.batches import BatchGraph, LaterBatch, of_any_batch
-from tangrad_jit.tracing.structure import Structure
+from tangrad_jit.tracing.structure import Arguments, Structure
 from tangrad_jit.tracing.traced_module import ScriptFunction, TopLevelTracedModule, TracedGraph
 
 __all__ = ["TracerWarning", "TracingCheckError", "is_tracing", "trace", "trace_module"]
@@ -183,12 +184,12 @@ def _trace_call(
         order.append(tensor)
         return len(order) - 1
 
-    arguments = Structure.of((args, kwargs), number)
+    arguments = Arguments.of_call(call, (args, kwargs), number)
     for k, tensor in enumerate(order):
         recorder.argument(tensor, f"argument {k}")
     _tracing.depth = getattr(_tracing, "depth", 0) + 1
     try:
-        with traced_calls(recorder):
+        with _functions_told(), traced_calls(recorder):
             result = call(*args, **kwargs)
         recorder.finish()
     finally:
@@ -214,6 +215,35 @@ def _trace_call(
     verify(graph, "trace")
     _keep_no_examples(graph)
     return TracedGraph(graph, arguments, returned)
+
+
+_APPLY = tangrad.autograd.Function.apply.__func__.__code__
+
+
+@contextmanager
+def _functions_told() -> Iterator[None]:
+    """Warn of the program's `Function`s: a trace has their ops, and not their backward."""
+    found: dict[str, None] = {}
+
+    def watch(frame: Any, event: str, arg: Any) -> None:
+        if event == "call" and frame.f_code is _APPLY:
+            kind = frame.f_locals["cls"]
+            if not kind.__module__.startswith("tangrad"):
+                found[kind.__name__] = None
+
+    previous = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        yield
+    finally:
+        sys.setprofile(previous)
+    for name in found:
+        warnings.warn(
+            f"the trace keeps what {name} computes and not its backward: gradients through it "
+            "are those of its ops",
+            TracerWarning,
+            stacklevel=6,
+        )
 
 
 def _with_batches(

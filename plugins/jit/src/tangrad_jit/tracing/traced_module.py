@@ -13,7 +13,7 @@ from tangrad_jit.graph.types import TensorType, type_of
 from tangrad_jit.run.interpreter import run_node
 from tangrad_jit.run.plan import Plan
 from tangrad_jit.tracing.batches import BatchGraph, LaterBatch
-from tangrad_jit.tracing.structure import Structure
+from tangrad_jit.tracing.structure import Arguments, Structure
 
 __all__ = [
     "RecursiveScriptModule",
@@ -36,7 +36,7 @@ class TracedGraph:
     def __init__(
         self,
         graph: Graph,
-        arguments: Structure,
+        arguments: Arguments,
         result: Structure,
         batch: BatchGraph | LaterBatch | None = None,
     ) -> None:
@@ -302,7 +302,13 @@ class TopLevelTracedModule(TracedModule):
         object.__setattr__(self, "methods", methods)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the graph of `forward`."""
+        """Run the graph of `forward`.
+
+        Raises:
+            AttributeError: only other methods were traced.
+        """
+        if "forward" not in self.methods:
+            raise AttributeError(f"forward was not traced, but {', '.join(self.methods)}")
         return self._run("forward", args, kwargs)
 
     def _run(self, name: str, args: Any, kwargs: Any) -> Any:
