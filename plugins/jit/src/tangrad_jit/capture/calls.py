@@ -294,11 +294,17 @@ def hidden_attribute(code: CodeType) -> str:
     if not _HIDDEN.isdisjoint(code.co_names):
         import dis
 
-        before = ""
-        for found in dis.get_instructions(code):
-            if found.argval in _HIDDEN and found.opname == "LOAD_ATTR" and before != "self":
+        steps = list(dis.get_instructions(code))
+        for before, found, after in zip(steps, steps[1:], steps[2:], strict=False):
+            if found.opname != "LOAD_ATTR" or found.argval not in _HIDDEN:
+                continue
+            # Whether there is a history is guarded.
+            for_none = "NONE" in after.opname or (after.opname, after.argval) == (
+                "LOAD_CONST",
+                None,
+            )
+            if before.argval != "self" and not (found.argval == "grad_fn" and for_none):
                 return str(found.argval)
-            before = str(found.argval)
     inner = (c for c in code.co_consts if isinstance(c, CodeType))
     return next(filter(None, map(hidden_attribute, inner)), "")
 

@@ -19,6 +19,7 @@ from tangrad_jit._guards import (
     SharedGuard,
     SlotGuard,
     attributes,
+    is_same,
 )
 from tangrad_jit.capture.calls import CallWatch, asks_types, is_library
 from tangrad_jit.capture.errors import CaptureError, GuardError, Unsettled
@@ -32,6 +33,7 @@ from tangrad_jit.capture.sources import (
     replaced,
 )
 from tangrad_jit.capture.surroundings import Key, Surroundings, survey
+from tangrad_jit.compiling.results import check_result, containers, mapped
 from tangrad_jit.compiling.spent import (
     functions_behind,
     is_used_up,
@@ -231,14 +233,14 @@ class _Session:
                 recorder.caller = sys._getframe().f_code
                 self.raw = self.function(*args, **kwargs)
                 if self.sizes is not None:
-                    self.raw = _mapped(_plain_size, self.raw)
+                    self.raw = mapped(_plain_size, self.raw)
                 with contextlib.suppress(CaptureError):
                     recorder.finish()
         finally:
             self._put_numbers_back(recording)
         recording.result = self.raw
         if recording.numbers or recorder.graph.nodes:
-            recording.result = _mapped(plain_in, self.raw)
+            recording.result = mapped(plain_in, self.raw)
         recording.executed = watch.executed
         recording.failure = recorder.failure or watch.refusal
         return recording
@@ -323,7 +325,7 @@ class _Session:
                 recording.leaves.append(("output", len(graph.outputs)))
                 graph.outputs.append(given[id(leaf)])
             elif isinstance(leaf, tangrad.Tensor):
-                _check_result(leaf)
+                check_result(leaf)
                 recording.leaves.append(("output", len(graph.outputs)))
                 value = recorder.value_of(leaf)
                 # A Function may return what it is given, with a history of its own.
@@ -342,8 +344,8 @@ class _Session:
 
     def _check_containers(self) -> None:
         """Refuse results that hold lists and dicts of the program, which a graph makes anew."""
-        known = {*self.before._seen, *map(id, _containers((self.args, list(self.kwargs.values()))))}
-        for held in _containers(self.raw):
+        known = {*self.before._seen, *map(id, containers((self.args, list(self.kwargs.values()))))}
+        for held in containers(self.raw):
             if id(held) in known:
                 raise CaptureError(
                     f"the function returns a {type(held).__name__} that it was given, that the "
@@ -367,17 +369,27 @@ class _Session:
                 raise CaptureError(
                     f"{path} has been given other memory, a history, hooks or attributes in the run"
                 )
-        assert recording.pattern is not None
-        found = recording.pattern.match(self.args, self.kwargs)
-        if found is None or any(
-            a is not b for a, (_, b) in zip(found, self.arguments, strict=True)
-        ):
+        if not self._are_arguments_as_before(recording):
             raise CaptureError("the run has changed a list or dict that it was given")
         for path, tensor in self.before.tensors:
             if self.before_tensors[id(tensor)] != _state(tensor):
                 raise Unsettled(
                     f"{path} has been given other memory, or another history, in the run"
                 )
+
+    def _are_arguments_as_before(self, recording: Recording) -> bool:
+        assert recording.pattern is not None
+        keys = {source.key for source in self.sources}
+        before, now = recording.pattern.leaves, Pattern(self.args, self.kwargs, keys).leaves
+        tensors = [*tensors_among(self.args), *tensors_among(self.kwargs, "kwargs")]
+        return (
+            [leaf[:2] for leaf in before] == [leaf[:2] for leaf in now]
+            and all(
+                k != "constant" or is_same(a, b)
+                for (_, k, a), (_, _, b) in zip(before, now, strict=True)
+            )
+            and all(a is b for (_, a), (_, b) in zip(tensors, self.arguments, strict=True))
+        )
 
     def _differentiate(self, recording: Recording) -> None:
         """Record backward from the results, where they can be differentiated."""
@@ -516,37 +528,8 @@ def _with_gradient(path: str, tensor: Any, before: Any) -> GradientGuard:
             tensor.grad = now
 
 
-def _mapped(function: Callable[[Any], Any], item: Any) -> Any:
-    """Return what a function makes of the leaves of an item; the item, if it makes nothing else."""
-    leaves, spec = _pytree.tree_flatten(item)
-    made = [function(leaf) for leaf in leaves]
-    same = all(a is b for a, b in zip(leaves, made, strict=True))
-    return item if same else _pytree.tree_unflatten(made, spec)
-
-
 def _has_history(value: Value) -> bool:
     return bool(getattr(value.example, "requires_grad", False))
-
-
-def _check_result(tensor: Any) -> None:
-    """Refuse a result that is more than what a graph makes."""
-    if type(tensor) is not tangrad.Tensor:
-        raise CaptureError(
-            f"a result is a {type(tensor).__name__}, and a graph makes plain tensors"
-        )
-    if attributes(tensor) is not None:
-        raise CaptureError(f"a result has attributes ({', '.join(attributes(tensor))})")
-    if tensor.requires_grad and tensor.retains_grad:
-        raise CaptureError("a result keeps its gradient (retain_grad): ask for that outside")
-
-
-def _containers(item: Any) -> Iterator[Any]:
-    """Yield the lists and dicts in nested ones and in tuples."""
-    if isinstance(item, (list, dict)):
-        yield item
-    if isinstance(item, (tuple, list, dict)):
-        for member in item.values() if isinstance(item, dict) else item:
-            yield from _containers(member)
 
 
 @contextlib.contextmanager

@@ -61,7 +61,24 @@ def parse(text: str) -> Graph:
 def _derived() -> dict[str, Any]:
     from tangrad.plugin.render import pointwise_ops
 
-    return {described.op.definition.key: described.op for described in pointwise_ops()}
+    return {described.op.definition.key: described for described in pointwise_ops()}
+
+
+def _derived_op(key: str) -> Any:
+    """Return the op of a key that is made of another's: a derivative, of any order.
+
+    Raises:
+        ParseError: there is none.
+    """
+    known = _derived()
+    while key not in known:
+        # The longest known one whose derivative it may be.
+        base = max((k for k in known if key.startswith(f"{k}_")), key=len, default=None)
+        made = {} if base is None else {d.op.definition.key: d for d in known[base].derivatives()}
+        if made.keys() <= known.keys():
+            raise ParseError(f"no op is known as {key!r}")
+        known.update(made)
+    return known[key].op
 
 
 def op_of_key(key: str) -> Any:
@@ -73,9 +90,7 @@ def op_of_key(key: str) -> Any:
     if key in NUMBER_OPS:
         return NUMBER_OPS[key]
     if "(" in key:
-        if key not in _derived():
-            raise ParseError(f"no op is known as {key!r}")
-        return _derived()[key]
+        return _derived_op(key)
     try:
         op = find_op(key)
     except AttributeError as error:
