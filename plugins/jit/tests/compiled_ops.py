@@ -43,7 +43,9 @@ def tensor_of(values: Any, dtype: str) -> Any:
     import numpy as np
 
     stored = values.view(np.float32) if dtype == "bfloat16" else values
-    return tangrad.tensor(np.ascontiguousarray(stored), dtype=getattr(tangrad, dtype))
+    # What has no dimensions is given one by NumPy.
+    laid_out = np.ascontiguousarray(stored).reshape(stored.shape)
+    return tangrad.tensor(laid_out, dtype=getattr(tangrad, dtype))
 
 
 def call_of(sample: Any, grad: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
