@@ -11,7 +11,7 @@ from compiled_ops import differences, ops
 from tangrad.plugin import Sampler
 
 FULL = os.environ.get("TANGRAD_TESTS") == "full"
-ALL = ("float32", "int64", "float16", "bool", "bfloat16", "float64", "complex64")
+ALL = ("float32", "int64", "float16", "bool", "bfloat16", "float64", "complex64", "uint8")
 DTYPES = ALL if FULL else ("float32",)
 SHARE = 1 if FULL else 12
 
