@@ -116,3 +116,40 @@ print(len(workers()) >= 3, tries > 0)
 """
     done = run(program)
     assert done.stdout.strip() == "True True", done.stderr
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2,
+    reason="there is one processor, or the system does not tell",
+)
+def test_workers_that_are_woken_keep_off_the_processor_of_their_caller():
+    program = """
+import os, time, tangrad
+
+def tasks():
+    return {int(task) for task in os.listdir("/proc/self/task")}
+
+processors = os.sched_getaffinity(0)
+first, second = sorted(processors)[:2]
+tangrad.set_num_threads(1)
+x = tangrad.ones(4_000_000)
+x + 1
+others = tasks()
+tangrad.set_num_threads(2)
+x + 1
+(worker,) = tasks() - others
+
+def allowed_after(caller, wanted):
+    os.sched_setaffinity(0, {caller})
+    for _ in range(100):  # it is told when it is woken, and looks for work a little longer
+        time.sleep(0.05)
+        x + 1
+        if os.sched_getaffinity(worker) == wanted:
+            return True
+    return False
+
+print(allowed_after(first, processors - {first}), allowed_after(second, processors - {second}))
+os.sched_setaffinity(worker, {second})  # somebody else's decision stands
+print(allowed_after(first, {second}), allowed_after(second, {second}))
+"""
+    assert printed(program).split() == ["True"] * 4

@@ -16,6 +16,8 @@
  * of one program follow each other closely, quantized convolutions after 13 us of Python, small ones of
  * a whole network after up to 40. A look takes 25 ns on Zen 4 (one pause), hence all of them 50 us. */
 #define LOOKS 2000
+/* Of so many workers, one that waits for the caller's processor is a loss; of more, others do its part. */
+#define FEW_WORKERS 8
 
 static struct {
     pthread_mutex_t owner; /* held by the thread whose job runs */
@@ -31,6 +33,9 @@ static struct {
     tgc_task task;
     void *context;
     int started;
+    int apart; /* the processor that workers keep off; -1: none yet */
+    cpu_set_t allowed, placed; /* where workers could run, and where they were told to */
+    pthread_t workers[FEW_WORKERS];
 } pool = {.owner = PTHREAD_MUTEX_INITIALIZER,
           .lock = PTHREAD_MUTEX_INITIALIZER,
           .wake = PTHREAD_COND_INITIALIZER,
@@ -107,6 +112,7 @@ static void forget_threads(void)
     atomic_store(&pool.sleeping, 0);
     atomic_store(&pool.open, 0);
     pool.started = 0;
+    CPU_ZERO(&pool.placed);
 }
 
 static void start_threads(int threads)
@@ -129,9 +135,36 @@ static void start_threads(int threads)
         pthread_attr_destroy(&attributes);
         if (failed)
             break; /* fewer threads give the same results */
+        if (pool.started < FEW_WORKERS)
+            pool.workers[pool.started] = thread;
         pool.started++;
+        pool.apart = -1;
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+/* Keep workers that are about to be woken off the caller's processor. Some schedulers wake a thread
+ * where it was called from though others are idle (those of virtual machines that pack what runs, to
+ * let processors sleep): it then waits until the caller has done all tasks alone. Costs a fraction of
+ * the wake-ups, and nothing while the caller stays where it is. */
+static void keep_apart(void)
+{
+    int here = sched_getcpu();
+    if (here < 0 || here >= CPU_SETSIZE || here == pool.apart || pool.started == 0 || pool.started > FEW_WORKERS)
+        return;
+    cpu_set_t now, rest;
+    if (pthread_getaffinity_np(pool.workers[0], sizeof now, &now) != 0)
+        return;
+    if (!CPU_EQUAL(&now, &pool.placed))
+        pool.allowed = now; /* what they started with, or another has decided */
+    rest = pool.allowed;
+    CPU_CLR(here, &rest);
+    if (CPU_COUNT(&rest) == 0)
+        return;
+    for (int i = 0; i < pool.started; i++)
+        pthread_setaffinity_np(pool.workers[i], sizeof rest, &rest);
+    pool.placed = rest;
+    pool.apart = here;
 }
 
 static int default_threads(void)
@@ -177,6 +210,7 @@ void tgc_parallel(int64_t tasks, tgc_task task, void *context)
     atomic_store(&pool.open, 1);
     atomic_fetch_add(&pool.job, 1);
     if (atomic_load(&pool.sleeping)) {
+        keep_apart();
         pthread_mutex_lock(&pool.lock);
         pthread_cond_broadcast(&pool.wake);
         pthread_mutex_unlock(&pool.lock);
