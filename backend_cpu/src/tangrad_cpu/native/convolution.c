@@ -157,7 +157,8 @@ static int64_t panel_bytes(const tgc_convolution *j)
     return (j->of->engine->mr * longest(j) * j->item + TGC_PANEL_SLACK + 63) / 64 * 64;
 }
 
-/* A product's left factor: by segment, by run of `depth`, by panel of rows. */
+/* A product's left factor: by segment, by run of `depth`, by panel of rows. Not to be asked for tile by
+ * tile: its divisions take some processors as long as a tenth of one. */
 static char *weight_panel(const tgc_convolution *j, int64_t depth, int64_t segment, int64_t p, int64_t i)
 {
     int64_t across = tgc_panels(j->segment_rows, j->of->engine->mr), runs = tgc_panels(depth, longest(j));
@@ -211,7 +212,7 @@ static void forward_task(int64_t task, void *context)
     const tgc_engine *e = j->of->engine;
     _Alignas(64) char panel[TGC_PANEL_BYTES + TGC_PANEL_SLACK];
     tgc_run runs[TGC_LONGEST];
-    int64_t kc = longest(j), column_panels = tgc_panels(w->positions, e->nr);
+    int64_t kc = longest(j), column_panels = tgc_panels(w->positions, e->nr), weight_bytes = panel_bytes(j);
     int64_t end = tgc_begin(j->units, j->tasks, task + 1, 1);
     for (int64_t unit = tgc_begin(j->units, j->tasks, task, 1); unit < end; unit++) {
         int64_t block = unit % j->blocks, group = unit / j->blocks % w->groups, image = unit / j->blocks / w->groups;
@@ -222,12 +223,14 @@ static void forward_task(int64_t task, void *context)
         char *out = j->out + (image * w->maps + group * j->depth) * w->positions * j->item;
         for (int64_t p = 0; p < j->rows; p += kc) {
             int64_t k = tgc_smaller(j->rows - p, kc);
+            const char *weights = weight_panel(j, j->rows, group, p, 0);
             for (int64_t at = from; at < to; at += e->nr) {
                 int64_t cols = tgc_smaller(to - at, e->nr);
                 int count = TGC(tgc_window_runs)(w, &j->input, at, cols, runs);
                 j->of->gather(panel, e->nr, x, j->places + p, k, runs, count, j->step);
-                for (int64_t i = 0; i < j->depth; i += e->mr)
-                    e->kernel(tgc_smaller(j->depth - i, e->mr), cols, k, weight_panel(j, j->rows, group, p, i), panel,
+                const char *weight = weights;
+                for (int64_t i = 0; i < j->depth; i += e->mr, weight += weight_bytes)
+                    e->kernel(tgc_smaller(j->depth - i, e->mr), cols, k, weight, panel,
                               out + (i * w->positions + at) * j->item, w->positions, p > 0, &(tgc_ahead){panel, 0});
             }
         }
@@ -306,7 +309,7 @@ static void adjoint_task(int64_t task, void *context)
     const tgc_engine *e = j->of->engine;
     _Alignas(64) char panel[TGC_PANEL_BYTES + TGC_PANEL_SLACK], tile[TGC_TILE_BYTES];
     tgc_run runs[TGC_LONGEST];
-    int64_t kc = longest(j), end = tgc_begin(j->units, j->tasks, task + 1, 1);
+    int64_t kc = longest(j), weight_bytes = panel_bytes(j), end = tgc_begin(j->units, j->tasks, task + 1, 1);
     for (int64_t unit = tgc_begin(j->units, j->tasks, task, 1); unit < end; unit++) {
         int64_t segment = unit % j->segments, image = unit / j->segments, group = segment / j->blocks;
         char *to = j->out + unit * j->block_channels * w->area * j->item;
@@ -317,14 +320,15 @@ static void adjoint_task(int64_t task, void *context)
             int64_t k = tgc_smaller(j->depth - p, kc);
             const char *grad = j->grad.data +
                                (image * j->grad.image + (group * j->depth + p) * j->grad.channel) * j->item;
+            const char *weights = weight_panel(j, j->depth, segment, p, 0);
             for (int64_t at = 0; at < w->positions; at += e->nr) {
                 int64_t cols = tgc_smaller(w->positions - at, e->nr);
                 int count = TGC(tgc_window_runs)(w, &j->input, at, cols, runs);
                 e->pack_b(panel, grad + at * j->item, cols, k, 1, j->grad.channel);
-                for (int64_t i = 0; i < j->segment_rows; i += e->mr) {
+                const char *weight = weights;
+                for (int64_t i = 0; i < j->segment_rows; i += e->mr, weight += weight_bytes) {
                     int64_t rows = tgc_smaller(j->segment_rows - i, e->mr);
-                    e->kernel(rows, cols, k, weight_panel(j, j->depth, segment, p, i), panel, tile, e->nr, 0,
-                              &(tgc_ahead){panel, 0});
+                    e->kernel(rows, cols, k, weight, panel, tile, e->nr, 0, &(tgc_ahead){panel, 0});
                     j->of->scatter(target, j->places + i, rows, tile, e->nr, runs, count, j->step);
                 }
             }
@@ -478,7 +482,8 @@ static void weight_task(int64_t task, void *context)
     _Alignas(64) char lines[TGC_PANEL_BYTES], panel[TGC_PANEL_BYTES + TGC_PANEL_SLACK];
     tgc_run runs[TGC_LONGEST];
     int64_t kc = longest(j), all = w->images * w->positions, column_panels = tgc_panels(j->rows, e->nr);
-    char *grads = tgc_scratch((size_t)(tgc_panels(j->depth, e->mr) * panel_bytes(j)));
+    int64_t left_bytes = panel_bytes(j);
+    char *grads = tgc_scratch((size_t)(tgc_panels(j->depth, e->mr) * left_bytes));
     if (grads == NULL) {
         atomic_store(&j->failed, 1);
         return;
@@ -498,8 +503,9 @@ static void weight_task(int64_t task, void *context)
             int64_t cols = tgc_smaller(to - at, e->nr);
             j->of->gather(lines, kc, x, j->places + at, cols, runs, count, j->step);
             e->pack_b(panel, lines, cols, k, kc, 1);
-            for (int64_t i = 0; i < j->depth; i += e->mr)
-                e->kernel(tgc_smaller(j->depth - i, e->mr), cols, k, grads + i / e->mr * panel_bytes(j), panel,
+            const char *left = grads;
+            for (int64_t i = 0; i < j->depth; i += e->mr, left += left_bytes)
+                e->kernel(tgc_smaller(j->depth - i, e->mr), cols, k, left, panel,
                           sums + (i * j->rows + at) * j->item, j->rows, l > first, &(tgc_ahead){panel, 0});
         }
     }

@@ -174,6 +174,7 @@ static void block_task(int64_t task, void *context)
         look_at(s, at * COLUMNS, tgc_smaller(s->all - at * COLUMNS, COLUMNS), &seen[at - begin]);
     for (int64_t p = 0; p < j->rows; p += s->run) {
         int64_t k = tgc_smaller(j->rows - p, s->run);
+        const char *weights = weight_panel(s, 0, p);
         for (int64_t at = begin; at < end; at++) {
             const columns *c = &seen[at - begin];
             int64_t cols = c->first[c->pieces];
@@ -181,7 +182,7 @@ static void block_task(int64_t task, void *context)
             for (int64_t row = row_begin; row < row_end; row++) {
                 int64_t i = row * TGC_ROWS, rows = tgc_smaller(j->depth - i, TGC_ROWS);
                 float *out = (float *)j->out + i * positions;
-                const char *weight = weight_panel(s, row, p);
+                const char *weight = weights + row * s->panel_bytes;
                 tgc_ahead next = ahead(s, at + 1 < end ? c + 1 : NULL, p, k, row - row_begin, panel);
                 if (c->pieces == 1) {
                     s->e->kernel(rows, cols, k, weight, panel, out + c->target[0], positions, p > 0, &next);
