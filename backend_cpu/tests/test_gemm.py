@@ -233,6 +233,15 @@ def test_blocked_shapes(gemm, name, shape, beta):
     check(gemm, name, shape, ("columns", "columns", "rows"), beta=beta)
 
 
+@pytest.mark.parametrize("name", ["f32", "f64", "i32"])
+@pytest.mark.parametrize(
+    "shape", [(1, 250, 250, 250), (1, 2000, 130, 70), (1, 60, 200, 250), (9, 130, 110, 100)]
+)
+def test_shapes_of_which_a_is_read_where_it_lies(gemm, name, shape):
+    check(gemm, name, shape)
+    check(gemm, name, shape, ("strided", "columns", "rows"), bias="row", beta=3)
+
+
 @pytest.mark.parametrize("name", ["f32", "f64"])
 @pytest.mark.parametrize("rows", [9, 16, 23])
 def test_few_rows_of_a_far_matrix(gemm, name, rows):
@@ -248,7 +257,11 @@ def test_halves_may_give_float32(gemm, name, shape):
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-@pytest.mark.parametrize("shape", [(1, 300, 300, 300), (1, 2, 5000, 900), (40, 60, 60, 60)])
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 300, 300, 300), (1, 2, 5000, 900), (40, 60, 60, 60)]
+    + [(1, 250, 250, 250), (1, 3000, 90, 50), (5, 300, 100, 90)],
+)
 def test_threads_change_no_bit(gemm, name, shape):
     kinds = PRODUCTS[name]
     rng = np.random.default_rng(1)
@@ -303,7 +316,7 @@ def test_activation_sees_finished_rows(gemm):
 def test_without_memory_c_is_untouched(gemm, name):
     kinds = PRODUCTS[name]
     rng = np.random.default_rng(2)
-    a, b = random(kinds[0], rng, 1, 150, 200), random(kinds[1], rng, 1, 200, 180)
+    a, b = random(kinds[0], rng, 1, 150, 1100), random(kinds[1], rng, 1, 1100, 180)
     c = random(kinds[2], rng, 1, 150, 180)
     before = c.tobytes()
     failing = ctypes.c_int64.in_dll(gemm.c, "failing")

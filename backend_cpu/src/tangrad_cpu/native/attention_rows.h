@@ -28,7 +28,7 @@ static void AT(product)(int64_t rows, int64_t cols, int64_t k, const AT_T *a, in
     for (int64_t j = 0; j < cols; j += nr)
         for (int64_t i = 0; i < rows; i += mr)
             AT_ENGINE.direct(rows - i < mr ? rows - i : mr, cols - j < nr ? cols - j : nr, k, a + i * a_row, a_row,
-                             a_col, b + j, b_row, c + i * c_row + j, c_row, accumulate);
+                             a_col, b + j, b_row, c + i * c_row + j, c_row, accumulate, NULL);
 }
 
 /* Pack rows of keys, or of values, as columns: panels of nr. */
@@ -47,7 +47,7 @@ static void AT(similarity)(int64_t rows, int64_t cols, int64_t width, const AT_T
     const int64_t nr = AT_ENGINE.nr;
     for (int64_t j = 0; j < cols; j += nr)
         AT_ENGINE.direct(rows, cols - j < nr ? cols - j : nr, width, a, a_row, 1, packed + j * width, nr, c + j, PITCH,
-                         0);
+                         0, NULL);
 }
 
 /* Scale a row of scores and hide what a mask hides. */

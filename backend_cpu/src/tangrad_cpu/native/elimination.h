@@ -232,7 +232,8 @@ static void EL(solve_panel)(const EL(step) *s, EL_T *x, int64_t x_row, int64_t c
         const EL_T *t = s->triangle + i * s->row;
         EL_T *to = x + i * x_row;
         if (count > 0)
-            EL_ENGINE.direct(rows, cols, count, t + known, s->row, 1, negative + known * EL_WIDTH, EL_WIDTH, to, x_row, 1);
+            EL_ENGINE.direct(rows, cols, count, t + known, s->row, 1, negative + known * EL_WIDTH, EL_WIDTH, to, x_row, 1,
+                             NULL);
         if (cols > EL_LANES)
             EL(substitute)(2, t + i, s->row, rows, cols - EL_LANES, s->upper, s->unit, to, x_row, negative + i * EL_WIDTH);
         else
@@ -255,7 +256,7 @@ static void EL(panel)(const EL(step) *s, int which, int64_t j)
                              &(tgc_ahead){(const char *)negative, 0});
         else
             EL_ENGINE.direct(rows, cols, s->size, s->rest + i * s->row, s->row, 1, negative, EL_WIDTH,
-                             other + i * x_row, x_row, 1);
+                             other + i * x_row, x_row, 1, NULL);
     }
 }
 
@@ -500,7 +501,7 @@ static void EL(definite_task)(int64_t index, void *context)
                 negative[k * EL_WIDTH + q] = q < cols ? -x[k * s->row + j + q] : 0;
         for (int64_t i = 0; i < j + cols; i += TGC_ROWS)
             EL_ENGINE.direct(EL(least)(j + cols - i, TGC_ROWS), cols, s->size, x + i, 1, s->row, negative, EL_WIDTH,
-                             s->other[0] + i * s->row + j, s->row, 1);
+                             s->other[0] + i * s->row + j, s->row, 1, NULL);
     }
 }
 

@@ -99,7 +99,7 @@ static int multiply(const job *j, int64_t rows, const void *a, int64_t a_row, vo
         for (int64_t i = 0, group = 0; group < groups; group++) {
             const int64_t end = rows * (group + 1) / groups;
             e->direct(end - i, g.n - at < e->nr ? g.n - at : e->nr, g.k, (const char *)a + i * a_row * j->size, a_row, 1,
-                      panel, e->nr, (char *)c + (i * c_row + at) * j->size, c_row, accumulate);
+                      panel, e->nr, (char *)c + (i * c_row + at) * j->size, c_row, accumulate, NULL);
             i = end;
         }
     return 0;

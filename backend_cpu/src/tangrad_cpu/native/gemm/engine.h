@@ -36,9 +36,10 @@ typedef struct tgc_engine {
     /* Write, or add, the product of two panels to the tile at c. */
     void (*kernel)(int64_t rows, int64_t cols, int64_t k, const void *a, const void *b, void *c, int64_t c_row,
                    int accumulate, const tgc_ahead *next);
-    /* The same with A where it lies and columns of B contiguous; NULL: none. */
+    /* The same with A where it lies and columns of B contiguous; NULL: none. It fetches with every
+     * element of k; `next` may be NULL. */
     void (*direct)(int64_t rows, int64_t cols, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b,
-                   int64_t b_row, void *c, int64_t c_row, int accumulate);
+                   int64_t b_row, void *c, int64_t c_row, int accumulate, const tgc_ahead *next);
     /* Around the kernel's calls in one task; NULL: nothing to prepare. */
     void (*enter)(void);
     void (*leave)(void);
@@ -57,6 +58,21 @@ extern const tgc_engine TGC(tgc_engine_f32), TGC(tgc_engine_f64);
 
 /* Multiply with packing, in parallel. `op` names the caller in errors. */
 int TGC(tgc_gemm_engine)(const tgc_engine *engine, const tgc_gemm *g, const char *op);
+
+/* C may hold partial sums: its elements are accumulators, and its first value is not needed again. */
+static inline int tgc_sums_in_place(const tgc_engine *e, const tgc_gemm *g)
+{
+    return e->in_place && g->c_col == 1 && (g->beta == 0 || (g->beta == 1 && g->alpha == 1));
+}
+
+static inline int tgc_is_plain(const tgc_engine *e, const tgc_gemm *g)
+{
+    return tgc_sums_in_place(e, g) && g->alpha == 1 && g->bias == NULL && g->activation == NULL;
+}
+
+/* Whether A is better read where it lies, and the product then, in parallel. */
+int TGC(tgc_gemm_is_direct)(const tgc_engine *engine, const tgc_gemm *g);
+void TGC(tgc_gemm_direct)(const tgc_engine *engine, const tgc_gemm *g);
 
 /* The same product of transposes: C' = B' A'. */
 static inline tgc_gemm tgc_transposed(const tgc_gemm *g)

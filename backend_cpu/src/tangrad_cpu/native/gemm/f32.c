@@ -5,6 +5,9 @@
 #define MK_T float
 #define MK_V tgc_vf
 #define MK_FMA tgc_fma_f
+#ifdef __AVX512F__
+#define MK_FMA_FROM tgc_fma_from_f
+#endif
 #define MK_LOAD tgc_load_f
 #define MK_STORE tgc_store_f
 #include "microkernel.h"

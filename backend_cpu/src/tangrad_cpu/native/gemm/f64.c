@@ -5,6 +5,9 @@
 #define MK_T double
 #define MK_V tgc_vd
 #define MK_FMA tgc_fma_d
+#ifdef __AVX512F__
+#define MK_FMA_FROM tgc_fma_from_d
+#endif
 #define MK_LOAD tgc_load_d
 #define MK_STORE tgc_store_d
 #include "microkernel.h"

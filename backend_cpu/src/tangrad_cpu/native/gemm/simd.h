@@ -114,6 +114,21 @@ static inline __attribute__((always_inline)) tgc_vd tgc_fma_d(tgc_vd a, tgc_vd b
 #endif
 }
 
+#if defined(__AVX512F__)
+/* With every lane of a vector the element at `a`. */
+static inline __attribute__((always_inline)) tgc_vf tgc_fma_from_f(const float *a, tgc_vf b, tgc_vf c)
+{
+    __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(b), "m"(*a));
+    return c;
+}
+
+static inline __attribute__((always_inline)) tgc_vd tgc_fma_from_d(const double *a, tgc_vd b, tgc_vd c)
+{
+    __asm__("vfmadd231pd %2%{1to8%}, %1, %0" : "+v"(c) : "v"(b), "m"(*a));
+    return c;
+}
+#endif
+
 static inline __attribute__((always_inline)) tgc_vu16 tgc_fma_u16(tgc_vu16 a, tgc_vu16 b, tgc_vu16 c)
 {
     return a * b + c;
