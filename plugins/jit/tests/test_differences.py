@@ -131,3 +131,12 @@ def test_what_is_reduced_keeps_views_and_writes():
     if found is not None:
         by_nodes, by_plan = both_ways(*found, fast=True)
         assert not all(same_bits(a, b) for a, b in zip(by_nodes, by_plan, strict=True))
+
+
+def test_zeros_of_either_sign_differ_and_nans_do_not():
+    zero, nan = tangrad.tensor([0.0]), tangrad.tensor([float("nan")])
+    assert same_bits(zero, zero.clone())
+    assert not same_bits(zero, -zero)
+    assert not same_bits(0.0, -0.0)
+    assert same_bits(nan, nan.clone())
+    assert not same_bits(tangrad.complex(zero, zero), tangrad.complex(zero, -zero))

@@ -80,7 +80,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     if isinstance(fn, nn.Module):
         return _OutsideModule(fn, reason)
     if isinstance(fn, type):
-        fn.__call__ = disable(fn.__call__, recursive, reason=reason)  # type: ignore[operator]
+        fn.__call__ = disable(fn.__call__, recursive, reason=reason)  # type: ignore[method-assign]
         return fn
 
     @functools.wraps(fn)

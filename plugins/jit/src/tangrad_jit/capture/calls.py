@@ -174,10 +174,8 @@ class CallWatch:
                 hidden = hidden_attribute(code)
                 if hidden and self.refusal is None:
                     line = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
-                    reason = (
-                        f"{code.co_name}() reads .{hidden} of a tensor, which cannot be watched"
-                    )
-                    self.refusal = CaptureError(reason, line)
+                    told = f"{code.co_name}() reads .{hidden} of a tensor, which cannot be watched"
+                    self.refusal = CaptureError(told, line)
                 follows = self.follows_numbers or (self.sizes is not None and self.sizes.handed)
                 if follows and asks_types(code):
                     line = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"

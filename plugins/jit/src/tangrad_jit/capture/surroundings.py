@@ -64,7 +64,7 @@ _FIXED = (
     re.Pattern,
     threading.Lock().__class__,
     threading.RLock().__class__,
-    type(namedtuple("_", "x").x),
+    type(vars(namedtuple("_", "x"))["x"]),
     tangrad.dtype,
     tangrad.device,
     tangrad.layout,

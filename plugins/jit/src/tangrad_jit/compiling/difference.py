@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tangrad
+from tangrad_jit._guards import is_same
 from tangrad_jit.graph.ir import Graph, Input, Node, Value, map_values
 from tangrad_jit.graph.types import TensorType
 from tangrad_jit.passes.functional_form import make_functional
@@ -27,11 +28,16 @@ __all__ = ["both_ways", "reduced", "same_bits", "write_program"]
 def same_bits(a: Any, b: Any) -> bool:
     """Return whether two results are equal to the bit, NaN being equal to NaN."""
     if not (isinstance(a, tangrad.Tensor) and isinstance(b, tangrad.Tensor)):
-        return a is b or (type(a) is type(b) and bool(a == b))
+        return is_same(a, b)
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     with tangrad.no_grad():
-        return bool(((a == b) | ((a != a) & (b != b))).all())
+        if a.is_complex():
+            a, b = (tangrad.view_as_real(t.resolve_conj()) for t in (a, b))
+        same = a == b
+        if a.is_floating_point():
+            same &= a.signbit() == b.signbit()
+        return bool((same | ((a != a) & (b != b))).all())
 
 
 def both_ways(graph: Graph, inputs: Sequence[Any], fast: bool = False) -> tuple[Any, Any]:

@@ -85,7 +85,7 @@ def compile(
     if isinstance(function, nn.Module):
         return OptimizedModule(function, settings)
     if isinstance(function, type):
-        function.__call__ = _new_function(function.__call__, settings)
+        function.__call__ = _new_function(function.__call__, settings)  # type: ignore[method-assign]
         return function
     return _new_function(function, settings)
 
@@ -151,7 +151,7 @@ class OptimizedModule(nn.Module):
         return self.compiled.serve(args, kwargs)
 
     @property
-    def training(self) -> bool:  # type: ignore[override]
+    def training(self) -> bool:
         """The module's mode."""
         module = self._modules.get("_orig_mod")
         return True if module is None else module.training
