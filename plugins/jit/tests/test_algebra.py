@@ -44,7 +44,6 @@ def tensors_of(dtype: str) -> dict[str, Any]:
     wide = tangrad.float64 if kind.is_floating_point else tangrad.int64
     made = {name: tangrad.tensor(column, dtype=wide).to(kind) for name, column in columns.items()}
     made["m"] = tangrad.tensor([k % 3 == 0 for k in range(len(values))])
-    made["n"] = tangrad.tensor([k % 2 == 0 for k in range(len(values))])
     return made
 
 

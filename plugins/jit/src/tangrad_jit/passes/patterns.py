@@ -1,8 +1,8 @@
 """Patterns of calls, as nested tuples: what is found in a graph, and what stands for it.
 
 `("add_plain", X, ("neg", Y))` is a call of `add_plain` whose second argument is made by `neg`.
-`X`, `Y`, `Z` are tensors, `M`, `N` masks of bools, `A`, `B` Python numbers; a number is that number
-with its sign of zero. Ops whose operands may be exchanged are found either way round. The same
+`X`, `Y`, `Z` are tensors, `M` is a mask of bools, `A`, `B` are Python numbers; a number is that
+number with its sign of zero. Ops whose operands may be exchanged are found either way round. The same
 letter is the same value. In what stands for a call, `Of` computes a number of those found.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from tangrad_jit.graph.ir import Node, Value
 from tangrad_jit.graph.types import TensorType
 
-__all__ = ["A", "B", "M", "N", "Found", "Of", "Rule", "X", "Y", "Z", "find"]
+__all__ = ["A", "B", "M", "Found", "Of", "Rule", "X", "Y", "Z", "find"]
 
 FLOATING = frozenset(("float16", "bfloat16", "float32", "float64"))
 INTEGRAL = frozenset(("uint8", "int8", "int16", "int32", "int64"))
@@ -33,7 +33,7 @@ class Letter(NamedTuple):
 
 
 X, Y, Z = (Letter(name, "tensor") for name in "xyz")
-M, N = (Letter(name, "mask") for name in "mn")
+M = Letter("m", "mask")
 A, B = (Letter(name, "number") for name in "ab")
 
 
