@@ -2,8 +2,8 @@
 
 `("add_plain", X, ("neg", Y))` is a call of `add_plain` whose second argument is made by `neg`.
 `X`, `Y`, `Z` are tensors, `M` is a mask of bools, `A`, `B` are Python numbers; a number is that
-number with its sign of zero. Ops whose operands may be exchanged are found either way round. The same
-letter is the same value. In what stands for a call, `Of` computes a number of those found.
+number with its sign of zero. Ops whose operands may be exchanged are found either way round. The
+same letter is the same value. In what stands for a call, `Of` computes a number of those found.
 """
 
 from __future__ import annotations

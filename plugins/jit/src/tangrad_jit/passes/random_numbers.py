@@ -12,6 +12,7 @@ import struct
 from tangrad.plugin import find_op
 from tangrad_jit.graph.ir import Graph, Node, Value
 from tangrad_jit.graph.types import TensorType
+from tangrad_jit.passes.patterns import FLOATING
 
 __all__ = ["expose_random_numbers"]
 
@@ -56,6 +57,8 @@ def _is_pointwise(node: Node) -> bool:
     types = [x.type, node.results[0].type]
     if not all(isinstance(type, TensorType) and type.contiguous for type in types):
         return False
+    if x.type.dtype not in FLOATING:
+        return False  # dropout of complex numbers is none of pointwise ops
     if x.type.device != "cpu":
         return True  # dropout is that op there
     wide = x.type.dtype == "float64"
