@@ -18,7 +18,7 @@ from tangrad_jit.graph.types import TensorType
 from tangrad_jit.passes.in_place_reuse import WRITE_INTO_FIRST, partners
 from tangrad_jit.passes.memory_plan import Life, lodge, place
 
-__all__ = ["LARGE", "arena_of", "bytes_of", "reorder", "reused"]
+__all__ = ["LARGE", "arena_of", "bytes_of", "peak_of", "reorder", "reused"]
 
 #: From so many bytes on, orders are compared by what is needed in the end.
 LARGE = 1 << 20
@@ -82,6 +82,11 @@ def arena_of(graph: Graph) -> int:
     lodged = lodge(hosts, lives)
     rest = place(life for life in lives if life.key not in lodged)[1]
     return rest + sum(bytes_of(root) for root in leaving)
+
+
+def peak_of(graph: Graph) -> int:
+    """Return the most bytes that are alive at once among the values that a graph makes."""
+    return _Uses(graph).peak_of(range(len(graph.nodes)))
 
 
 def reused(node: Node, dying: Iterable[Value]) -> int:

@@ -129,7 +129,7 @@ class Lives:
     def bytes_of_goal(self) -> int:
         """Return the bytes of an arena with which the peak is at the goal."""
         leaving = sum(_nbytes(root) for root in self.hosts)
-        return int(GOAL * peak_of(self.graph, self.graph.nodes)) - leaving
+        return int(GOAL * peak_of(self.graph)) - leaving
 
     def _shared(self, sides: _Sides) -> dict[Value, Value]:
         """Return the results that lie where an operand lies: those of loops called directly."""
