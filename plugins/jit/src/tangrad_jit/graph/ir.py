@@ -108,6 +108,10 @@ class Node:
         self.results: list[Value] = []
         self._inputs: tuple[Any, Any, list[Value]] = (None, None, [])
 
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        # Code cannot be pickled.
+        return None, {name: getattr(self, name) for name in self.__slots__} | {"where": self.line}
+
     @property
     def line(self) -> str:
         """The program's line, "file:number", or ""."""
