@@ -362,9 +362,9 @@ def assemble(bint evex, list instructions, list copies=None):
     Args:
         evex: whether vectors are encoded by EVEX (else VEX).
         instructions: ("vector", name, length, reg, second, operand, imm, streams, mask, zero), ("general", opcode, reg,
-            operand, wide, escape, half), ("immediate", operation, operand, value), ("shift", reg, count), ("push", reg),
-            ("pop", reg), ("jump", condition, number of the instruction it leads to) or ("mask",). An operand is a
-            register, or (base, displacement, index, scale, unit) as the struct `Operand` says.
+            operand, wide, escape, half), ("immediate", operation, operand, value), ("shift", reg, count),
+            ("push", reg), ("pop", reg), ("jump", condition, number of the instruction it leads to) or ("mask",). An
+            operand is a register, or (base, displacement, index, scale, unit) as the struct `Operand` says.
         copies: (number, whether masked) of each copy of them as a body; None to write them once.
     """
     cdef Workspace space = Workspace()

@@ -115,10 +115,17 @@ class RenderedRows:
 
     # --- what is known of the steps ---------------------------------------------------------------
 
+    def _folded(self, k: int) -> int:
+        """Return the value that a step folds."""
+        operand = self.group.steps[k].args[0]
+        if not isinstance(operand, int):
+            raise Refused(f"{self.group.steps[k].described.title} folds a constant")
+        return operand
+
     def _fold(self, k: int) -> FoldText:
         step = self.group.steps[k]
         title, op = step.described.title, step.described.op
-        if self._texts.values[step.args[0]].dtype != step.dtype:
+        if self._texts.values[self._folded(k)].dtype != step.dtype:
             raise Refused(f"{title} converts its operand to {step.dtype}")
         if any(isinstance(item, Number) for item in step.params.values()):
             raise Refused(f"{title} has a parameter that is given with each call")
@@ -201,8 +208,8 @@ class RenderedRows:
         ]
 
     def _pass(self, folds: dict[int, FoldText], lanes: int, last: bool) -> list[str]:
-        steps, stored = self.group.steps, []
-        wanted = [steps[k].args[0] for k in folds]
+        stored = []
+        wanted = [self._folded(k) for k in folds]
         if last:
             for k, output in enumerate(self.group.outputs):
                 value = self._texts.values[output]
@@ -212,7 +219,7 @@ class RenderedRows:
                     stored.append(f"{guard}y{k}[{place}] = v{output};")
         lines = [line for k in self._needed(wanted) for line in self._lines[k]]
         for k, text in folds.items():
-            taken = f"{text.state('m')} {text.map(self._texts.value(steps[k].args[0]), 'c', 'm')}"
+            taken = f"{text.state('m')} {text.map(self._texts.value(self._folded(k)), 'c', 'm')}"
             lines.append(f"{{ {text.join(taken, f'a{k}_', f'any{k}')} }}")
         walk = {"group": lanes, "lines": "\n            ".join([*lines, *stored])}
         if not folds:

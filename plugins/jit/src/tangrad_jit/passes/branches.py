@@ -12,15 +12,14 @@ fails, the others have changed nothing that the program holds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tangrad_jit.graph.ir import Value
 
 __all__ = ["Costs", "Step", "Stretch", "costs", "find_stretches"]
 
 
-@dataclass(frozen=True)
-class Costs:
+class Costs(NamedTuple):
     """What is worth a branch, in microseconds.
 
     Attributes:
@@ -45,8 +44,7 @@ _MOST_STEPS = 128
 _FIRST = 0.125
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One step of a program.
 
     Attributes:
@@ -65,8 +63,7 @@ class Step:
     pieces: int = 1
 
 
-@dataclass(frozen=True)
-class Stretch:
+class Stretch(NamedTuple):
     """Steps that follow each other, in branches.
 
     Attributes:

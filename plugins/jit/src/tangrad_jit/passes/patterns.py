@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -44,8 +43,7 @@ class Of:
         self.function, self.letters = function, letters
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """A pattern, and what stands for it.
 
     Attributes:
@@ -73,8 +71,7 @@ class Rule:
         return list(_ways(self.pattern))
 
 
-@dataclass
-class Found:
+class Found(NamedTuple):
     """Where a pattern was found.
 
     Attributes:

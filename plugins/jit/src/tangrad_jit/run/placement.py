@@ -7,8 +7,7 @@ of branches it matters which of them touch it, too.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tangrad_jit.graph.ir import Graph, Value
 from tangrad_jit.graph.types import ITEMSIZE
@@ -28,8 +27,7 @@ GOAL = 0.8
 _FEW = 4
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(NamedTuple):
     """Where values lie.
 
     Attributes:
