@@ -203,7 +203,7 @@ class Stages:
         self.watch(executable, "optimize", "passes")
         self.watch(pipeline, "fuse", "grouping")
         self.watch(pipeline, "verify", "verifier")
-        self.watch(fusion, "can_compile", "code")
+        self.watch(fusion, "compile_group", "code")
         self.watch(executable, "Plan", "plan")
 
 
