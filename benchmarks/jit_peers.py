@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
-import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,9 +21,9 @@ from typing import Any
 import jit
 import jit_random
 import numpy
-from jit_steps import in_an_environment_of, ratio
+from jit_steps import options_of, ratio, tell_absent
 from measure import frameworks
-from paired import CLOCKS, OURS, Pace, Program, Samples, measure_programs
+from paired import OURS, Pace, Program, Samples, measure_programs
 
 from tangrad_jit.codegen import Const, Group, compile_group
 
@@ -231,12 +229,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first one's seed")
     parser.add_argument("--size", default="128x1000", help="of the random ones")
     parser.add_argument("--only", default="", help="cases that have this in their names")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--clock", choices=sorted(CLOCKS), default="wall")
-    options = parser.parse_args()
-    in_an_environment_of(options.threads)
-    warnings.simplefilter("ignore")
+    options = options_of(parser, rounds=7)
     fws = frameworks(options.threads)
     pace = Pace(rounds=options.rounds, timing=0.01, row=20.0, clock=options.clock)
     heads = "".join(f"{name:>10}" for name in (OURS, "kernel", *GOALS, "/inductor", "/jax"))
@@ -255,9 +248,7 @@ def main() -> None:
     for kind, ratios in found.items():
         for told in summary(kind, ratios):
             print(told)
-    for name in ("torch", "jax"):
-        if name not in sys.modules:
-            print(f"{name} is not installed")
+    tell_absent()
 
 
 if __name__ == "__main__":

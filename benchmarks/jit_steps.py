@@ -215,16 +215,34 @@ def in_an_environment_of(threads: int) -> None:
         os.execve(sys.executable, [sys.executable, *sys.argv], wanted)
 
 
-def main() -> None:
-    """Print a line for each step."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="steps that have this in their names")
-    parser.add_argument("--rounds", type=int, default=9)
+def options_of(parser: argparse.ArgumentParser, rounds: int) -> argparse.Namespace:
+    """Return what the command line says, how to measure among it, in the environment for that.
+
+    Args:
+        parser: has the options of the benchmark's own.
+        rounds: how many there are where nothing is said.
+    """
+    parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--clock", choices=sorted(CLOCKS), default="wall")
     options = parser.parse_args()
     in_an_environment_of(options.threads)
     warnings.simplefilter("ignore")
+    return options
+
+
+def tell_absent() -> None:
+    """Name the peers that were not there."""
+    for name in ("torch", "jax"):
+        if name not in sys.modules:
+            print(f"{name} is not installed")
+
+
+def main() -> None:
+    """Print a line for each step."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="steps that have this in their names")
+    options = options_of(parser, rounds=9)
     fws = frameworks(options.threads)
     pace = Pace(rounds=options.rounds, timing=0.05, row=60.0, clock=options.clock)
     print(f"us a step, {options.threads} threads; of torch, and times as fast as our eager")
@@ -240,9 +258,7 @@ def main() -> None:
             remark += f" default: {kept.off}"
         programs = {form: Program("step()", {"step": step}) for form, step in steps.items()}
         print(line(name, case, measure_programs(programs, pace), remark), flush=True)
-    for name in ("torch", "jax"):
-        if name not in sys.modules:
-            print(f"{name} is not installed")
+    tell_absent()
 
 
 if __name__ == "__main__":
