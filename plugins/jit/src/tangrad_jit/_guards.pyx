@@ -22,7 +22,6 @@ cdef extern from "Python.h":
     PyObject* PyFunction_GetKwDefaults(object)
     PyObject** _PyObject_GetDictPtr(object)
     object PyCell_Get(object)
-    Py_ssize_t PySet_GET_SIZE(object)
     ctypedef struct PyGetSetDef:
         object (*get)(object, void*)
         void* closure
