@@ -21,6 +21,9 @@ from ci.steps import Step, relative
 PROCESSES = int(os.environ.get("TANGRAD_TEST_PROCESSES", "2"))
 #: Of the time in which tests run, the part in which every process has a test to run.
 BUSY = 0.9
+#: Durations come from the fastest machine known; minutes are meant on one that takes so many times
+#: as long. A constant, not a measurement: the same tests are to run on every machine.
+MARGIN = 2.0
 #: A step is stopped when it takes so many times its minutes, on a slow machine so many times more,
 #: and what any step may take besides: what hangs is to end, not what a neighbour slows down.
 PATIENCE, GRACE = 2.0, 60.0
@@ -57,7 +60,8 @@ def run(step: Step, slowness: float = 1.0, extra: Sequence[str] = ()) -> Outcome
 
     Args:
         step: what to run.
-        slowness: how many times as long this machine takes as the one of the durations.
+        slowness: how many times as long this machine takes as the one of the durations; it decides
+            when a step hangs, not which tests run.
         extra: further arguments for pytest.
     """
     outcome = Outcome(step)
@@ -71,9 +75,9 @@ def run(step: Step, slowness: float = 1.0, extra: Sequence[str] = ()) -> Outcome
     return outcome
 
 
-def seconds_of_tests(step: Step, slowness: float) -> float:
+def seconds_of_tests(step: Step) -> float:
     """Return what the tests of a step may take by the recorded durations, over all processes."""
-    return max(0.0, step.minutes * 60 / slowness - step.overhead) * PROCESSES * BUSY
+    return max(0.0, step.minutes * 60 / MARGIN - step.overhead) * PROCESSES * BUSY
 
 
 def _run_tests(step: Step, outcome: Outcome, slowness: float, extra: Sequence[str]) -> str:
@@ -83,7 +87,7 @@ def _run_tests(step: Step, outcome: Outcome, slowness: float, extra: Sequence[st
         command = [
             *(sys.executable, "-m", "pytest", "-q", "-rfE", "-n", str(PROCESSES)),
             *("-p", "ci.sampling", f"--sample-salt={step.name}", f"--sample-report={report}"),
-            f"--sample-seconds={seconds_of_tests(step, slowness):.0f}",
+            f"--sample-seconds={seconds_of_tests(step):.0f}",
             # Tells where a test hangs, in C too, before it or its step is stopped.
             *("-o", f"faulthandler_timeout={min(240.0, 0.8 * limit):.0f}"),
             *step.arguments,

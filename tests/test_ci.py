@@ -36,7 +36,7 @@ def test_the_steps_of_this_repository_fit_into_the_time() -> None:
         "the packages' minutes are too many: take some from [tool.tangrad.ci] of a pyproject.toml\n"
         + "\n".join(f"{step.minutes:6.2f} {step.name}" for step in planned)
     )
-    assert all(running.seconds_of_tests(step, 1.0) > 0 for step in planned)
+    assert all(running.seconds_of_tests(step) > 0 for step in planned)
 
 
 def test_every_package_with_tests_is_proved() -> None:
@@ -197,6 +197,23 @@ def test_durations_of_new_files_are_added_and_known_ones_stay(
         "usual": 0.1,
         "files": {"a.py": 1.0, "b.py": 2.0},
     }
+
+
+@pytest.mark.parametrize("slowness", [1.0, 3.0])
+def test_the_tests_of_a_step_do_not_depend_on_the_machine(
+    slowness: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def run_within(command: list[str], seconds: float) -> int:
+        asked.extend(word for word in command if word.startswith("--sample"))
+        return 0
+
+    monkeypatch.setattr(running, "install", lambda packages: None)
+    monkeypatch.setattr(running, "run_within", run_within)
+    running.run(Step("a", (), (), (), minutes=2.0, least_minutes=2.0), slowness)
+    assert asked[0] == "--sample-salt=a"
+    assert asked[2] == "--sample-seconds=81"
 
 
 def test_how_slow_the_machine_is_is_looked_at_before_every_step(
