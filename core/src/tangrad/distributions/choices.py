@@ -8,7 +8,7 @@ import tangrad
 from tangrad.distributions import constraints
 from tangrad.distributions.counts import Binomial, ProbsOrLogits
 from tangrad.distributions.distribution import Distribution
-from tangrad.distributions.utils import broadcast_all
+from tangrad.distributions.utils import broadcast_all, forget
 
 __all__ = [
     "Categorical",
@@ -41,6 +41,7 @@ class Categorical(ProbsOrLogits):
         if given.dim() < 1:
             name = "logits" if probs is None else "probs"
             raise ValueError(f"`{name}` parameter must be at least one-dimensional.")
+        forget(self, "probs", "logits")
         if probs is None:
             self.logits = logits - logits.logsumexp(dim=-1, keepdim=True)
         else:

@@ -10,6 +10,7 @@ from tangrad.distributions.distribution import Distribution, ExponentialFamily
 from tangrad.distributions.positive import Gamma
 from tangrad.distributions.utils import (
     broadcast_all,
+    forget,
     lazy_property,
     logits_to_probs,
     probs_to_logits,
@@ -35,6 +36,7 @@ class ProbsOrLogits(Distribution):
         if (probs is None) == (logits is None):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
         given = {"logits": logits} if probs is None else {"probs": probs}
+        forget(self, "probs", "logits")
         self._take(validate_args, **others, **given)
 
     @property

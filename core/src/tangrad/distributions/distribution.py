@@ -8,7 +8,13 @@ from typing import Any
 
 import tangrad
 from tangrad.distributions import constraints
-from tangrad.distributions.utils import broadcast_all, lazy_property
+from tangrad.distributions.utils import (
+    Keeper,
+    broadcast_all,
+    forget,
+    keep_computed,
+    lazy_property,
+)
 
 __all__ = ["Distribution", "ExponentialFamily"]
 
@@ -18,7 +24,7 @@ def _is_lazy(owner: type, name: str) -> bool:
     return isinstance(found, lazy_property)
 
 
-class Distribution:
+class Distribution(Keeper):
     """Describe a batch of probability distributions of one kind.
 
     A subclass names its parameters in `arg_constraints` and keeps them as attributes. What it
@@ -58,12 +64,15 @@ class Distribution:
         self._event_shape = tangrad.Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
+        else:  # what an earlier call of `__init__` was told
+            vars(self).pop("_validate_args", None)
         if self._validate_args:
             self._validate_parameters()
 
     def _take(self, validate_args: bool | None, **parameters: Any) -> None:
         """Broadcast the parameters of a distribution of single numbers, and keep them."""
         values = broadcast_all(*parameters.values())
+        forget(self, *parameters)
         vars(self).update(zip(parameters, values, strict=True))
         Distribution.__init__(self, values[0].shape, validate_args=validate_args)
 
@@ -98,11 +107,17 @@ class Distribution:
         """
         new = object.__new__(type(self)) if _instance is None else _instance
         batch_shape = tangrad.Size(batch_shape)
+        computed = vars(self).get("_computed", {})
         for name, value in vars(self).items():
-            if name in self.arg_constraints or not _is_lazy(type(self), name):
+            if name not in computed and name != "_computed" and self._is_expanded(name):
                 setattr(new, name, self._expanded(name, value, batch_shape))
         new._batch_shape = batch_shape
+        for name in filter(self._is_expanded, list(computed)):
+            keep_computed(new, name, self._expanded(name, getattr(self, name), batch_shape))
         return new
+
+    def _is_expanded(self, name: str) -> bool:
+        return name in self.arg_constraints or not _is_lazy(type(self), name)
 
     def _expanded(self, name: str, value: Any, batch_shape: Any) -> Any:
         """Return what an attribute is after `expand`."""

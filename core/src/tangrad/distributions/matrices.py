@@ -59,7 +59,7 @@ class Wishart(HasScaleMatrix, ExponentialFamily):
             df = tangrad.tensor(df, dtype=matrix.dtype, device=matrix.device)
         batch = tangrad.broadcast_shapes(matrix.shape[:-2], df.shape)
         self.df = df.expand(batch)
-        setattr(self, name, matrix.expand(batch + event_shape))
+        self._take_matrix(name, matrix.expand(batch + event_shape))
         if self.df.le(event_shape[-1] - 1).any():
             raise ValueError(
                 f"Value of df={df} expected to be greater than ndim - 1 = {event_shape[-1] - 1}."

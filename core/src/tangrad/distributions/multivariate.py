@@ -8,7 +8,7 @@ from typing import Any
 import tangrad
 from tangrad.distributions import constraints
 from tangrad.distributions.distribution import Distribution
-from tangrad.distributions.utils import lazy_property, standard_normal
+from tangrad.distributions.utils import Keeper, forget, lazy_property, standard_normal
 
 __all__ = ["LowRankMultivariateNormal", "MultivariateNormal"]
 
@@ -47,7 +47,7 @@ def squared_length(factor: Any, difference: Any) -> Any:
     return whitened.squeeze(-1).pow(2).sum(-1)
 
 
-class HasScaleMatrix:
+class HasScaleMatrix(Keeper):
     """A distribution given by a matrix, which is kept as its Cholesky factor.
 
     Attributes:
@@ -58,6 +58,11 @@ class HasScaleMatrix:
 
     def _matrix(self, value: Any) -> Any:
         raise NotImplementedError
+
+    def _take_matrix(self, name: str, matrix: Any) -> None:
+        """Keep the matrix that was given; the others follow."""
+        forget(self, "scale_tril", "covariance_matrix", "precision_matrix")
+        setattr(self, name, matrix)
 
     @lazy_property
     def scale_tril(self) -> Any:
@@ -114,7 +119,7 @@ class MultivariateNormal(HasScaleMatrix, Distribution):
             scale_tril=scale_tril,
         )
         batch = tangrad.broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
-        setattr(self, name, matrix.expand(batch + matrix.shape[-2:]))
+        self._take_matrix(name, matrix.expand(batch + matrix.shape[-2:]))
         self.loc = loc.expand(batch + loc.shape[-1:])
         super().__init__(batch, self.loc.shape[-1:], validate_args)
         self._unbroadcasted_scale_tril = factor_of(name, matrix)

@@ -9,7 +9,7 @@ from typing import Any
 
 import tangrad
 from tangrad.distributions import constraints
-from tangrad.distributions.utils import lazy_property, sum_rightmost
+from tangrad.distributions.utils import Keeper, lazy_property, sources, sum_rightmost, unchanged
 
 __all__ = [
     "ComposeTransform",
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 
-class Transform:
+class Transform(Keeper):
     """Map numbers from `domain` to `codomain`.
 
     A subclass defines `_call`, and `_inverse` and `log_abs_det_jacobian` where they exist.
@@ -37,6 +37,7 @@ class Transform:
     domain: Any
     codomain: Any
     _inverse_of: Any = None  # a weak reference: the inverse holds the transform
+    _cached_of: Any = ()  # the sources of the latest pair
 
     def __init__(self, cache_size: int = 0) -> None:
         if cache_size not in (0, 1):
@@ -86,16 +87,24 @@ class Transform:
         """Map numbers."""
         if self._cache_size == 0:
             return self._call(x)
-        if x is not self._cached_x_y[0]:
-            self._cached_x_y = x, self._call(x)
+        if x is not self._cached_x_y[0] or not self._is_cached():
+            self._cache(x, self._call(x))
         return self._cached_x_y[1]
 
     def _inv_call(self, y: Any) -> Any:
         if self._cache_size == 0:
             return self._inverse(y)
-        if y is not self._cached_x_y[1]:
-            self._cached_x_y = self._inverse(y), y
+        if y is not self._cached_x_y[1] or not self._is_cached():
+            self._cache(self._inverse(y), y)
         return self._cached_x_y[0]
+
+    def _cache(self, x: Any, y: Any) -> None:
+        self._cached_x_y = x, y
+        self._cached_of = sources([x, y, self])
+
+    def _is_cached(self) -> bool:
+        """Tell whether neither the pair nor a parameter was written to since it was made."""
+        return unchanged(self._cached_of, sources([*self._cached_x_y, self]))
 
     def _call(self, x: Any) -> Any:
         raise NotImplementedError
@@ -220,8 +229,9 @@ class ComposeTransform(Transform):
     @property
     def inv(self) -> Any:
         inverse = None if self._inverse_of is None else self._inverse_of()
-        if inverse is None:
-            inverse = ComposeTransform([part.inv for part in reversed(self.parts)])
+        parts = [part.inv for part in reversed(self.parts)]
+        if inverse is None or [*map(id, inverse.parts)] != [*map(id, parts)]:
+            inverse = ComposeTransform(parts)
             self._inverse_of, inverse._inverse_of = weakref.ref(inverse), weakref.ref(self)
         return inverse
 

@@ -85,8 +85,36 @@ def probs_to_logits(probs: Any, is_binary: bool = False) -> Any:
     return clamped.log() - (-clamped).log1p() if is_binary else clamped.log()
 
 
+class Keeper:
+    """A distribution or transform: it keeps values that follow from its attributes."""
+
+
+# Attributes from which nothing follows: what is kept, and a reference to the inverse.
+_KEPT = ("_computed", "_cached_x_y", "_cached_of", "_inverse_of")
+
+
+def sources(value: Any) -> list[tuple[Any, Any]]:
+    """Return what a value consists of, and of tensors the version: another after a write."""
+    if isinstance(value, Tensor):
+        return [(value, None if value.is_inference() else value._version)]
+    if isinstance(value, Keeper):
+        computed = vars(value).get("_computed", ())
+        names = (name for name in vars(value) if name not in computed and name not in _KEPT)
+        return [part for name in names for part in sources(vars(value)[name])]
+    if isinstance(value, (list, tuple)):
+        return [part for item in value for part in sources(item)]
+    return [(value, None)]
+
+
+def unchanged(before: Any, now: Any) -> bool:
+    """Tell whether two results of `sources` are the same objects in the same versions."""
+    return len(before) == len(now) and all(
+        x is y and v == w for (x, v), (y, w) in zip(before, now, strict=True)
+    )
+
+
 class lazy_property:
-    """Compute an attribute on first use and keep it."""
+    """Compute an attribute on first use, and keep it until what it followed from changes."""
 
     def __init__(self, wrapped: Callable[[Any], Any]) -> None:
         self.wrapped = wrapped
@@ -95,10 +123,37 @@ class lazy_property:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return property(self.wrapped)
+        name, held = self.wrapped.__name__, vars(instance)
+        value, computed = held.get(name, self), held.get("_computed", {})
+        if value is not self:
+            if name not in computed or computed[name][0] is not value:
+                return value  # given, not computed
+            if unchanged(computed[name][1], sources(instance)):
+                return value
         with tangrad.enable_grad():
             value = self.wrapped(instance)
-        setattr(instance, self.wrapped.__name__, value)
+        keep_computed(instance, name, value)
         return value
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        forget(instance, self.wrapped.__name__)
+        vars(instance)[self.wrapped.__name__] = value
+
+
+def keep_computed(instance: Any, name: str, value: Any) -> None:
+    """Keep a value that follows from the attributes that an instance has now."""
+    held = vars(instance)
+    held[name] = value
+    computed = held.setdefault("_computed", {})
+    computed[name] = (value, ())  # so that it is none of the sources
+    computed[name] = (value, sources(instance))
+
+
+def forget(instance: Any, *names: str) -> None:
+    """Take away attributes, whether given or computed."""
+    for name in names:
+        vars(instance).pop(name, None)
+        vars(instance).get("_computed", {}).pop(name, None)
 
 
 def tril_matrix_to_vec(mat: Any, diag: int = 0) -> Any:
