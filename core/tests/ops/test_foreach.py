@@ -2,6 +2,10 @@
 
 import pytest
 
+import tangrad
+from conftest import close
+
+LISTS = [[1, 0, 1], [1, 1]], [[1, 1, 0], [0, 1]]
 CALLS = {
     "a number": lambda t, a, b: t._foreach_add([a, b], 1),
     "a number each": lambda t, a, b: t._foreach_mul([a, b], [2, 0.5]),
@@ -31,6 +35,36 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_an_op_is_applied_to_each(agree, name):
     agree(lambda t: CALLS[name](t, t.tensor([1.0, -2.0]), t.tensor([0.5, 3.0])), message=False)
+
+
+FORMS = {
+    "alone": lambda a, b: (a,),
+    "lists": lambda a, b: (a, b),
+    "a number": lambda a, b: (a, 2),
+    "a fraction": lambda a, b: (a, 0.5),
+    "three lists": lambda a, b: (a, b, b),
+    "lists and a fraction": lambda a, b: (a, b, 0.25),
+    "numbers": lambda a, b: (a, [0.5, 2.0]),
+}
+# Ours take what their ops take: numbers to copy, a list to compare with; there are no powers' sums.
+OTHERS = {"_foreach_copy_", "_foreach_max", "_foreach_powsum"}
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "bfloat16", "float64"])
+@pytest.mark.parametrize("form", FORMS)
+def test_every_op_takes_every_dtype_as_in_pytorch(form, dtype):
+    torch = pytest.importorskip("torch", reason="torch is the oracle")
+
+    def run(t, name):
+        a, b = ([t.tensor(x).to(getattr(t, dtype)) for x in both] for both in LISTS)
+        try:
+            made = getattr(t, name)(*FORMS[form](a, b))
+        except (RuntimeError, TypeError, IndexError, ValueError):
+            return None
+        return [[str(x.dtype).partition(".")[2], x.tolist()] for x in made or a]
+
+    names = [n for n in dir(torch) if n.startswith("_foreach_") and n not in OTHERS]
+    assert [n for n in names if not close(run(tangrad, n), run(torch, n), 1e-2)] == []
 
 
 def test_gradients_pass(agree):

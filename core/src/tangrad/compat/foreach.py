@@ -24,8 +24,9 @@ _ONLY_IN_PLACE = frozenset({"copy", "zero"})
 # The places of operands that may be given by name; all others come first.
 _PLACES = {"tensor2": 1, "weight": 1, "weights": 1, "value": 2}
 _FIRST = frozenset({"tensor1", "tensors1", "other", "scalar", "scalars", "exponent", "mat2", "src"})
-# A bound that is a number.
+# What bounds by a number, or in place; and truth values.
 _BOUNDS = {"maximum": "clamp_min", "minimum": "clamp_max"}
+_OF_BOOLS = {"maximum": "logical_or", "minimum": "logical_and"}
 
 
 def find(name: str) -> Callable[..., Any]:
@@ -99,8 +100,9 @@ def _apply(base: str, operands: list[Any], options: dict[str, Any], in_place: bo
         raise RuntimeError("_foreach_max cannot compute the maximum of an empty tensor")
     if base.startswith("addc") and len(operands) == 4:
         options = {**options, "value": operands.pop()}
-    if base in _BOUNDS and not isinstance(operands[1], tangrad.Tensor):
-        base = _BOUNDS[base]
+    if base in _BOUNDS and (in_place or not isinstance(operands[1], tangrad.Tensor)):
+        truths = all(getattr(x, "dtype", None) is tangrad.bool for x in operands)
+        base = (_OF_BOOLS if truths else _BOUNDS)[base]
     return getattr(tangrad.Tensor if in_place else tangrad, base + "_" * in_place)(
         *operands, **options
     )

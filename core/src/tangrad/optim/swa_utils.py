@@ -64,7 +64,10 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
     @tangrad.no_grad()
     def ema_update(ema_param_list: Any, current_param_list: Any, _: Any) -> None:
         for average, current in zip(ema_param_list, current_param_list, strict=True):
-            _blend(average, current, 1 - decay)
+            if _interpolates(average):
+                average.lerp_(current, 1 - decay)
+            else:
+                average.copy_(average * decay + current * (1 - decay))
 
     return ema_update
 
@@ -84,17 +87,29 @@ def get_swa_multi_avg_fn() -> Callable[..., None]:
 
     @tangrad.no_grad()
     def swa_update(averaged_param_list: Any, current_param_list: Any, num_averaged: Any) -> None:
+        share = 1 / (int(num_averaged) + 1)
         for average, current in zip(averaged_param_list, current_param_list, strict=True):
-            _blend(average, current, 1 / (int(num_averaged) + 1))
+            if _interpolates(average):
+                average.lerp_(current, share)
+            else:
+                average.copy_(average + (current - average) / (num_averaged + 1))
 
     return swa_update
 
 
-def _blend(average: Any, current: Any, share: float) -> None:
-    if average.is_floating_point() or average.is_complex():
-        average.lerp_(current, share)
-    else:
-        average.copy_(average + ((current - average) * share).to(average.dtype))
+def _interpolates(average: Any) -> bool:
+    """Tell whether `lerp_` takes the tensor: an average of integers is rounded as a whole."""
+    return bool(average.is_floating_point() or average.is_complex())
+
+
+def _alike(averages: list[Any], currents: list[Any]) -> Iterable[tuple[list[Any], list[Any]]]:
+    """Divide averages, and what belongs to them, by device and dtype."""
+    groups: dict[Any, tuple[list[Any], list[Any]]] = {}
+    for average, current in zip(averages, currents, strict=True):
+        mine, others = groups.setdefault((average.device, average.dtype), ([], []))
+        mine.append(average)
+        others.append(current)
+    return groups.values()
 
 
 class AveragedModel(Module):
@@ -107,7 +122,7 @@ class AveragedModel(Module):
         model: the model.
         device: where the averages are.
         avg_fn: (average, current, number averaged) -> new average, of one parameter.
-        multi_avg_fn: the same for lists, in place.
+        multi_avg_fn: the same for lists, in place; called for each device and dtype.
         use_buffers: average the buffers too; otherwise they are copied.
 
     Raises:
@@ -154,7 +169,9 @@ class AveragedModel(Module):
             for average, current in zip(averages, currents, strict=True):
                 average.copy_(self.avg_fn(average, current, self.n_averaged.to(average.device)))
         else:
-            (self.multi_avg_fn or get_swa_multi_avg_fn())(averages, currents, self.n_averaged)
+            multi_avg_fn = self.multi_avg_fn or get_swa_multi_avg_fn()
+            for mine, theirs in _alike(averages, currents):
+                multi_avg_fn(mine, theirs, self.n_averaged.to(mine[0].device))
         if not self.use_buffers:
             for mine, other in zip(self.module.buffers(), model.buffers(), strict=True):
                 mine.detach().copy_(other.detach().to(mine.device))
