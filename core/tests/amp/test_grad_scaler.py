@@ -89,3 +89,48 @@ def test_a_missing_device_disables_it_with_a_warning():
     with pytest.warns(UserWarning, match="not available"):
         scaler = tangrad.amp.GradScaler("xla")
     assert not scaler.is_enabled()
+
+
+def handing(t, takes_scaler, unscaled, gradient, times=2):
+    """Return what an optimizer that unscales by itself gets to see."""
+    seen = []
+
+    class Unscaling(t.optim.SGD):
+        _step_supports_amp_scaling = True
+
+        def step(self, closure=None):
+            parts = [self.grad_scale, self.found_inf]
+            seen.append([x if x is None else x.item() for x in parts])
+            return "stepped"
+
+    class Asking(Unscaling):
+        def step(self, closure=None, *, grad_scaler=None):
+            found = grad_scaler._check_inf_per_device(self)
+            seen.append([grad_scaler.get_scale(), hasattr(self, "found_inf")])
+            seen.append([x.item() for x in found.values()])
+
+    parameter = t.nn.Parameter(t.ones(2))
+    optimizer = (Asking if takes_scaler else Unscaling)([parameter], lr=0.5)
+    scaler = t.amp.GradScaler("cpu", init_scale=8.0, growth_interval=1)
+    for _ in range(times):
+        scaler.scale((parameter * t.tensor(gradient)).sum()).backward()
+        if unscaled:
+            scaler.unscale_(optimizer)
+        seen.append(scaler.step(optimizer))
+        seen.append([hasattr(optimizer, "grad_scale"), parameter.grad.tolist()])
+        scaler.update()
+        optimizer.zero_grad()
+    return seen, scaler.get_scale()
+
+
+@pytest.mark.filterwarnings("ignore:GradScaler is going to stop:FutureWarning")
+@pytest.mark.parametrize("gradient", [[1.0, 2.0], [float("inf"), 1.0]])
+@pytest.mark.parametrize("unscaled", [False, True])
+@pytest.mark.parametrize("takes_scaler", [False, True])
+def test_an_optimizer_may_unscale_by_itself(agree, takes_scaler, unscaled, gradient):
+    agree(lambda t: handing(t, takes_scaler, unscaled, gradient))
+
+
+def test_handing_the_scaler_on_is_warned_of():
+    with pytest.warns(FutureWarning, match="stop passing itself"):
+        handing(tangrad, True, False, [1.0, 2.0], times=1)

@@ -111,6 +111,9 @@ class GradScaler:
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Step the optimizer unless a gradient is not finite; return what its step returns.
 
+        An optimizer whose `_step_supports_amp_scaling` is true does both by itself: its step gets
+        the scaler as `grad_scaler`, or finds `grad_scale` and `found_inf` as attributes.
+
         Raises:
             RuntimeError: a closure is given, or the step was done since the last update.
             AssertionError: nothing was scaled, or no gradient was there to look at.
@@ -123,6 +126,8 @@ class GradScaler:
         record = self._record(optimizer)
         if record["stage"] is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            return self._hand_over(record, optimizer, args, kwargs)
         if record["stage"] is OptState.READY:
             self.unscale_(optimizer)
         if not record["found_inf_per_device"]:
@@ -131,6 +136,50 @@ class GradScaler:
         result = optimizer.step(*args, **kwargs) if clean else None
         record["stage"] = OptState.STEPPED
         return result
+
+    def _hand_over(self, record: Any, optimizer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Step an optimizer that unscales gradients and skips steps by itself.
+
+        It takes the scaler as `grad_scaler`, or finds scale and finding in attributes of its own.
+        """
+        import inspect
+
+        takes_scaler = "grad_scaler" in inspect.signature(optimizer.step).parameters
+        if takes_scaler:
+            warnings.warn(
+                "GradScaler is going to stop passing itself as a keyword argument to the passed "
+                "optimizer: let its step read `self.grad_scale` and `self.found_inf`, two tensors, "
+                "in place of `grad_scaler`",
+                FutureWarning,
+                stacklevel=3,
+            )
+            kwargs = {**kwargs, "grad_scaler": self}
+        else:
+            given = getattr(optimizer, "grad_scale", None)
+            if record["stage"] is OptState.READY:
+                self._check_inf_per_device(optimizer)
+                given = self._scale * (1 if given is None else given)
+            found = record["found_inf_per_device"].values()
+            optimizer.grad_scale = given
+            optimizer.found_inf = sum(value.to(self._scale.device) for value in found)
+        result = optimizer.step(*args, **kwargs)
+        record["stage"] = OptState.STEPPED
+        if not takes_scaler:
+            del optimizer.grad_scale, optimizer.found_inf
+        return result
+
+    def _check_inf_per_device(self, optimizer: Any) -> dict[Any, Any]:
+        """Look at gradients as they are; return per device whether one was not finite."""
+        self._check("_check_inf_per_device")
+        options = {"dtype": tangrad.float32, "device": self._scale.device}
+        one, found = tangrad.ones((), **options), tangrad.zeros((), **options)
+        record = self._record(optimizer)
+        record["found_inf_per_device"] = self._unscale_grads_(optimizer, one, found, True)
+        return self._found_inf_per_device(optimizer)
+
+    def _found_inf_per_device(self, optimizer: Any) -> dict[Any, Any]:
+        found: dict[Any, Any] = self._record(optimizer)["found_inf_per_device"]
+        return found
 
     def update(self, new_scale: Any = None) -> None:
         """Adapt the scale to what the steps found, or set it; begin the next iteration.
