@@ -115,3 +115,37 @@ def test_a_module_that_makes_too_little_is_an_error():
 
     with pytest.raises(NotImplementedError, match="Undefined"):
         Undefined()(tangrad.ones(1))
+
+
+# What PyTorch refuses as well but needs no shape: `LazyLinear(3).bfloat16()`, `requires_grad_()`.
+ALLOWED_HERE = {"bfloat16", "requires_grad_"}
+# Reading of other kinds of attributes, of other devices, and what ends the object.
+OTHERS = {
+    "materialize",
+    "__class__",
+    "__dir__",
+    "__dlpack_c_exchange_api__",
+    "__del__",
+    "__cuda_array_interface__",
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["UninitializedParameter", "UninitializedBuffer"])
+def test_what_needs_a_shape_is_refused_as_in_pytorch(kind):
+    torch = pytest.importorskip("torch", reason="torch is the oracle")
+
+    def answer(t, name):
+        lazy = getattr(t.nn.parameter, kind)()
+        try:
+            found = getattr(lazy, name)
+            return type(found() if callable(found) else found).__name__
+        except Exception as error:
+            return type(error).__name__
+
+    names = (set(dir(torch.Tensor)) & set(dir(tangrad.Tensor))) - ALLOWED_HERE - OTHERS
+    refused = [n for n in sorted(names) if answer(torch, n) == "ValueError"]
+    assert {"numel", "dim", "tolist", "detach", "__len__"} <= set(refused)
+    assert [n for n in refused if answer(tangrad, n) not in ("ValueError", "TypeError")] == []
+    plain = [n for n in names if answer(torch, n) == "Tensor"]
+    assert [n for n in plain if answer(tangrad, n) != "Tensor"] == []

@@ -48,8 +48,8 @@ class UninitializedTensorMixin:
 
     # What may be called: questions about the dtype, conversions, and copying none to none.
     _ALLOWED = frozenset(
-        "_to_copy bfloat16 char copy_ cpu cuda detach double float get_device half int is_complex "
-        "is_floating_point long requires_grad_ short to".split()
+        "__hash__ _to_copy bfloat16 char copy_ cpu cuda double float get_device half int "
+        "is_complex is_floating_point long requires_grad_ short size to".split()
     )
     data: Any
     requires_grad: bool
@@ -109,9 +109,11 @@ class UninitializedTensorMixin:
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        name = getattr(func, "__name__", "")
-        if name in cls._ALLOWED or name.startswith("__"):
-            return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[misc]
+        reads = type(func).__name__ == "method-wrapper"  # `__get__` or `__set__` of an attribute
+        if reads or getattr(func, "__name__", "") in cls._ALLOWED:
+            made = super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[misc]
+            new = isinstance(made, UninitializedParameter) and made is not args[0]
+            return made.as_subclass(tangrad.Tensor) if new else made
         raise ValueError(
             f"Attempted to use an uninitialized parameter in {func}. This error happens when you "
             "are using a `LazyModule` or explicitly manipulating `tangrad.nn.parameter."
@@ -143,6 +145,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
 
     def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
         """Declare a parameter."""
+        _C.offer_members()  # that `numel()` and the like ask `__torch_function__`
         return _C.new_parameter(tangrad.empty(0, device=device, dtype=dtype), requires_grad, cls)
 
 
@@ -167,6 +170,7 @@ class UninitializedBuffer(UninitializedTensorMixin, tangrad.Tensor):
         persistent: bool = True,
     ) -> Any:
         """Declare a buffer."""
+        _C.offer_members()
         empty = tangrad.empty(0, device=device, dtype=dtype)
         made = _C.new_parameter(empty, requires_grad, cls)
         made.persistent = persistent
