@@ -233,3 +233,30 @@ def test_module_load_must_return_a_new_tensor(agree, swapping):
 def test_lazy_parameters_convert_as_before(swapping):
     net = nn.LazyLinear(3).double()
     assert net(tangrad.ones(2, 4).double()).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model.load_state_dict(model.state_dict()),
+        lambda model: model.load_state_dict(model.state_dict(), assign=True),
+        lambda model: model.cpu(),
+        lambda model: model.double(),
+    ],
+)
+def test_a_whole_model_is_swapped_with_one_look_at_all_objects(swapping, monkeypatch, change):
+    model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(10)))
+    parameters, looks, look = list(model.parameters()), [], gc.get_objects
+    monkeypatch.setattr(gc, "get_objects", lambda: looks.append(1) or look())
+    change(model)
+    assert len(looks) <= 1
+    assert all(a is b for a, b in zip(parameters, model.parameters(), strict=True))
+
+
+def test_a_look_finds_what_was_saved_since_the_last_load(swapping):
+    model = nn.Linear(2, 2)
+    model.load_state_dict(nn.Linear(2, 2).state_dict())
+    loss = (model.weight * model.weight).sum()
+    with pytest.raises(RuntimeError, match="use_count"):
+        model.load_state_dict(nn.Linear(2, 2).state_dict())
+    assert loss.grad_fn is not None

@@ -232,3 +232,31 @@ def test_gradients_are_averaged_in_all_ranks_first_and_then_in_the_subgroup():
         return seen
 
     assert dist.run_threads(step, 4) == [[1.5, 0.5], [1.5, 0.5], [1.5, 2.5], [1.5, 2.5]]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        zero,
+        lambda model: PostLocalSGDOptimizer(
+            tangrad.optim.AdamW(model.parameters(), **ADAM),
+            averagers.PeriodicModelAverager(period=2, warmup_steps=0),
+        ),
+    ],
+)
+def test_a_state_that_was_given_to_load_stays_as_it_is(wrap):
+    def program(rank):
+        model = network()
+        source = wrap(model)
+        train(model, source)
+        if isinstance(source, ZeroRedundancyOptimizer):
+            source.consolidate_state_dict()
+        given = source.state_dict()
+        before = copy.deepcopy(given)
+        other = network()
+        target = wrap(other)
+        target.load_state_dict(given)
+        train(other, target)
+        assert repr(given) == repr(before)
+
+    dist.run_threads(program, 1)

@@ -179,7 +179,7 @@ class UniformQuantizationObserverBase(ObserverBase):
         self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
     ) -> None:
         if local_metadata.get("version") in (None, 1):  # before eps was a buffer
-            state_dict[prefix + "eps"] = tangrad.tensor([EPS])
+            state_dict.setdefault(prefix + "eps", tangrad.tensor([EPS]))
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def _calculate_qparams(self, min_val: Any, max_val: Any) -> tuple[Any, Any]:
@@ -681,6 +681,7 @@ def load_observer_state_dict(mod: Any, obs_dict: Any) -> None:
     """
     missing: list[str] = []
     unexpected: list[str] = []
+    obs_dict = OrderedDict(obs_dict)  # to which observers add what older ones did not save
     for name, module in mod.named_modules():
         if is_observer(module):
             module._load_from_state_dict(obs_dict, name + ".", {}, False, missing, unexpected, [])

@@ -1,38 +1,61 @@
 # Exchange of what two tensor objects are: their fields, attributes and types.
 
-def use_count(Tensor t not None):
+def use_count(Tensor t not None, dict known=None):
     """Count what stands on the object itself: the object, its AccumulateGrad, views, saved values.
 
     References that Python holds do not count. Who shares no storage with others has neither
-    views nor saved values, so only then is the list of all objects looked through.
+    views nor saved values, so only then is it asked what `uses` found. All that lives is looked through once for a
+    `known` that is empty, and each time without one.
     """
     cdef Py_ssize_t count = 1 if t.accumulator_ == NULL else 2
     if Py_REFCNT(<PyObject*>t.storage_) == 1:
         return count
-    from gc import get_objects, get_referrers
-    for holder in get_referrers(t.storage_):
-        if holder is not t and isinstance(holder, Tensor) and (<Tensor>holder).base_ is t:
-            count += 1
-    # What nodes save is not tracked, and no referrer therefore.
-    for node in get_objects():
-        if isinstance(node, Node):
-            count += saved_of((<Node>node).saved, t.storage_)
+    if not known:
+        found = uses()
+        if known is None:
+            known = found
+        else:
+            known.update(found)
+    for owner in (t, t.storage_):
+        count += known.get(id(owner), (owner, 0))[1]
+    return count
+
+
+def uses():
+    """Count the views of each tensor and the saved values in each storage, among all objects.
+
+    Returns:
+        A dictionary from the identity of a tensor or storage to itself and the count.
+    """
+    from gc import get_objects
+    cdef dict found = {0: (None, 0)}  # never empty: that would mean that nobody looked
+    for held in get_objects():
+        if isinstance(held, Tensor):
+            if (<Tensor>held).base_ is not None:
+                count_use((<Tensor>held).base_, found)
+        elif isinstance(held, Node):
+            count_saved((<Node>held).saved, found)
     cdef void* loose = loose_nodes
     while loose != NULL:
-        count += saved_of((<Node>loose).saved, t.storage_)
+        count_saved((<Node>loose).saved, found)
         loose = (<Node>loose).older
-    return count
+    return found
 
 
-cdef Py_ssize_t saved_of(object values, UntypedStorage storage):
-    """Count the saved values of a node that lie in a storage."""
+cdef int count_use(object owner, dict found) except -1:
+    found[id(owner)] = (owner, found.get(id(owner), (owner, 0))[1] + 1)
+    return 0
+
+
+cdef int count_saved(object values, dict found) except -1:
+    """Count the saved values of a node by their storages."""
     if type(values) is Saved:
-        return 1 if (<Saved>values).data is not None and (<Saved>values).data.storage_ is storage else 0
-    cdef Py_ssize_t count = 0
-    if type(values) is tuple or type(values) is list:
+        if (<Saved>values).data is not None:
+            count_use((<Saved>values).data.storage_, found)
+    elif type(values) is tuple or type(values) is list:
         for value in values:
-            count += saved_of(value, storage)
-    return count
+            count_saved(value, found)
+    return 0
 
 
 def accumulator_node(Tensor t not None):

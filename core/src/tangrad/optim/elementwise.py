@@ -51,6 +51,8 @@ class ElementwiseOptimizer(Optimizer):
 
     # Options that files of earlier versions lack.
     _absent: ClassVar[dict[str, Any]] = _ABSENT
+    # Whether the number of steps, as PyTorch keeps it, is a tensor.
+    _counts_in_tensors = True
 
     def __init__(
         self, params: Any, defaults: dict[str, Any], ranges: list[tuple[bool, str]]
@@ -69,7 +71,7 @@ class ElementwiseOptimizer(Optimizer):
             for name, value in self._absent.items():
                 if name in self.defaults:
                     group.setdefault(name, value)
-            for parameter in group["params"]:
+            for parameter in group["params"] if self._counts_in_tensors else ():
                 held = self.state.get(parameter, {})
                 # Once the number of steps was kept as a Python number.
                 if "step" in held and not isinstance(held["step"], tangrad.Tensor):

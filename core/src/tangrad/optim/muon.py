@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import tangrad
 from tangrad.optim.elementwise import ElementwiseOptimizer
@@ -34,6 +34,8 @@ class Muon(ElementwiseOptimizer):
     Raises:
         ValueError: if a number lies outside its range, or a parameter is no matrix.
     """
+
+    _absent: ClassVar[dict[str, Any]] = {}
 
     def __init__(
         self,

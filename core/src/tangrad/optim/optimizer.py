@@ -11,6 +11,7 @@ from typing import Any
 
 import tangrad
 from tangrad.dispatch.tracing import number_of
+from tangrad.utils._state import own_copy
 from tangrad.utils.hooks import RemovableHandle
 
 __all__ = [
@@ -263,7 +264,7 @@ class Optimizer:
         for key, value in state_dict["state"].items():
             parameter = parameters.get(key)
             if parameter is None:
-                state[key] = value
+                state[key] = own_copy(value)
             else:
                 state[parameter] = _fitted(value, parameter)
         for group, new in zip(groups, saved, strict=True):
@@ -444,18 +445,20 @@ def _check_same_sizes(groups: list[dict[str, Any]], saved: list[dict[str, Any]])
 
 
 def _fitted(value: Any, parameter: Any, key: Any = None) -> Any:
-    """Return saved state with its tensors on the parameter's device and in its dtype."""
+    """Return a copy of saved state, its tensors on the parameter's device and in its dtype."""
     if isinstance(value, tangrad.Tensor):
         if key == "step":
-            return value.to(dtype=tangrad.float32)
-        if parameter.is_floating_point():
-            return value.to(dtype=parameter.dtype, device=parameter.device)
-        return value.to(device=parameter.device)
+            made = value.to(dtype=tangrad.float32)
+        elif parameter.is_floating_point():
+            made = value.to(dtype=parameter.dtype, device=parameter.device)
+        else:
+            made = value.to(device=parameter.device)
+        return value.clone() if made is value else made
     if isinstance(value, dict):
         return {key: _fitted(item, parameter, key) for key, item in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
         return type(value)(_fitted(item, parameter) for item in value)  # type: ignore[call-arg]
-    return value
+    return own_copy(value)
 
 
 def _zero_gradients(params: list[Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import tangrad
 from tangrad.optim.elementwise import ElementwiseOptimizer
@@ -28,6 +28,9 @@ class SparseAdam(ElementwiseOptimizer):
     Raises:
         ValueError: if a number lies outside its range, or a parameter is complex.
     """
+
+    _absent: ClassVar[dict[str, Any]] = {"maximize": False}
+    _counts_in_tensors = False
 
     def __init__(
         self,

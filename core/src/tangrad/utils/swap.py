@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tangrad import _C
 from tangrad.dispatch.overrides import handle_torch_function, has_torch_function_variadic
+
+
+class _Counted(threading.local):
+    """What a look at all objects found, for as long as a module converts or loads."""
+
+    uses: dict[int, Any] | None = None
+
+
+_counted = _Counted()
+
+
+@contextmanager
+def counting_once() -> Iterator[None]:
+    """Let swaps look for views and saved values once: each look goes through all that lives."""
+    before = _counted.uses
+    if before is None:
+        _counted.uses = {}
+    try:
+        yield
+    finally:
+        _counted.uses = before
 
 
 def _poisoned(grad_outputs: Any) -> None:
@@ -19,7 +43,7 @@ def _poisoned(grad_outputs: Any) -> None:
 
 def _accumulator(t: Any, name: str) -> Any:
     """Return the node that adds up gradients of a leaf, or None; refuse any other use of `t`."""
-    uses = _C.use_count(t)
+    uses = _C.use_count(t, _counted.uses)
     node = _C.accumulator_node(t) if t.is_leaf else None
     if uses > (1 if node is None else 2):
         raise RuntimeError(

@@ -113,8 +113,7 @@ class MultiheadAttention(Module):
                 init.xavier_normal_(weight)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        state.setdefault("_qkv_same_embed_dim", True)
-        super().__setstate__(state)
+        super().__setstate__({"_qkv_same_embed_dim": True, **state})
 
     def forward(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +30,7 @@ from tangrad.nn.modules.state_dict import Stateful, _IncompatibleKeys
 from tangrad.nn.parameter import Buffer, Parameter
 from tangrad.plugins.discovery import DEVICES, known_names
 from tangrad.utils.gradients import clear_grad
+from tangrad.utils.swap import counting_once
 
 __all__ = [
     "Module",
@@ -512,14 +514,16 @@ class Module(Stateful, Hooked):
             RuntimeError: a parameter is to be swapped, and has views or weak references, or was
                 saved by a graph.
         """
-        convert = swapped if get_swap_module_params_on_conversion() else converted
-        if recurse:
-            for module in self.children():
-                module._apply(fn)
-        for name, parameter in self._parameters.items():
-            if parameter is not None:
-                what = f"{self._get_name()}.{name}"
-                self._parameters[name] = convert(parameter, fn, what)
+        swaps = get_swap_module_params_on_conversion()
+        convert = swapped if swaps else converted
+        with counting_once() if swaps else nullcontext():
+            if recurse:
+                for module in self.children():
+                    module._apply(fn)
+            for name, parameter in self._parameters.items():
+                if parameter is not None:
+                    what = f"{self._get_name()}.{name}"
+                    self._parameters[name] = convert(parameter, fn, what)
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import tangrad
 from tangrad.__future__ import get_swap_module_params_on_conversion
 from tangrad.nn.modules.conversion import take_loaded
 from tangrad.nn.parameter import Parameter, is_lazy
+from tangrad.utils._state import own_copy
 from tangrad.utils.hooks import RemovableHandle
+from tangrad.utils.swap import counting_once
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
@@ -317,30 +320,13 @@ class Stateful:
         missing_keys: list[str] = []
         unexpected_keys: list[str] = []
         error_msgs: list[str] = []
-        metadata = getattr(state_dict, "_metadata", None)
+        metadata = own_copy(getattr(state_dict, "_metadata", None))
         state = OrderedDict(state_dict)
         if metadata is not None:
             state._metadata = metadata  # type: ignore[attr-defined]
-
-        def load(module: Any, local_state: Any, prefix: str) -> None:
-            local_metadata = {} if metadata is None else metadata.get(prefix[:-1], {})
-            if assign:
-                local_metadata["assign_to_params_buffers"] = True
-            module._load_from_state_dict(
-                local_state, prefix, local_metadata, True, missing_keys, unexpected_keys, error_msgs
-            )
-            states = _of_children(local_state, prefix) if module._modules else {}
-            for name, child in module._modules.items():
-                if child is not None:
-                    load(child, states.get(name, {}), f"{prefix}{name}.")
-            for hook in module._load_state_dict_post_hooks.values():
-                if hook(module, _IncompatibleKeys(missing_keys, unexpected_keys)) is not None:
-                    raise AssertionError(
-                        f"the load_state_dict post-hook {hook!r} must return None; to change the "
-                        "keys, change incompatible_keys in place"
-                    )
-
-        load(self, state, "")
+        problems = (missing_keys, unexpected_keys, error_msgs)
+        with counting_once() if get_swap_module_params_on_conversion() else nullcontext():
+            _load(self, state, "", metadata or {}, assign, problems)
         if strict:
             error_msgs[:0] = _key_messages(missing_keys, unexpected_keys)
         if error_msgs:
@@ -350,6 +336,26 @@ class Stateful:
                 f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listing}"
             )
         return _IncompatibleKeys(missing_keys, unexpected_keys)
+
+
+def _load(
+    module: Any, state: Any, prefix: str, metadata: Any, assign: bool, problems: tuple[Any, ...]
+) -> None:
+    """Read the state of a module at `prefix` and of its submodules."""
+    local_metadata = metadata.get(prefix[:-1], {})
+    if assign:
+        local_metadata["assign_to_params_buffers"] = True
+    module._load_from_state_dict(state, prefix, local_metadata, True, *problems)
+    states = _of_children(state, prefix) if module._modules else {}
+    for name, child in module._modules.items():
+        if child is not None:
+            _load(child, states.get(name, {}), f"{prefix}{name}.", metadata, assign, problems)
+    for hook in module._load_state_dict_post_hooks.values():
+        if hook(module, _IncompatibleKeys(*problems[:2])) is not None:
+            raise AssertionError(
+                f"the load_state_dict post-hook {hook!r} must return None; to change the "
+                "keys, change incompatible_keys in place"
+            )
 
 
 def _of_children(state: Mapping[str, Any], prefix: str) -> dict[str, dict[str, Any]]:

@@ -53,8 +53,7 @@ class Upsample(Module):
         )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        state.setdefault("recompute_scale_factor", True)  # before this was an option
-        super().__setstate__(state)
+        super().__setstate__({"recompute_scale_factor": True, **state})  # once it was no option
 
     def extra_repr(self) -> str:
         """Show size or scale, and mode."""

@@ -27,7 +27,7 @@ class _Combined(LRScheduler):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take what `state_dict` returned."""
         own = {key: value for key, value in state_dict.items() if key != "_schedulers"}
-        self.__dict__.update(own)
+        super().load_state_dict(own)
         for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
             scheduler.load_state_dict(state)
 

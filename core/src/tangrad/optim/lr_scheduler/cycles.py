@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from tangrad.optim.lr_scheduler.scheduler import (
     LRScheduler,
     per_group,
     set_rate,
 )
+from tangrad.utils._state import own_copy
 
 __all__ = ["CosineAnnealingWarmRestarts", "CyclicLR", "OneCycleLR"]
 
@@ -221,7 +222,7 @@ class CyclicLR(_WithMomentum):
         held = rest.pop("_scale_fn_custom", None)
         super().load_state_dict(rest)
         if held is not None and self._scale_fn_custom is not None:
-            self._scale_fn_custom.__dict__.update(held)
+            self._scale_fn_custom.__dict__.update(own_copy(held))
 
     def get_lr(self) -> list[Any]:
         """Return the rate of each group for `last_epoch`, and set its momentum."""
@@ -239,14 +240,6 @@ class CyclicLR(_WithMomentum):
                 self._set_momentum(group, high - (high - low) * height)
         bounds = zip(self.base_lrs, self.max_lrs, strict=True)
         return [low + (high - low) * height for low, high in bounds]
-
-
-class _Phase(NamedTuple):
-    """From where to where the rate and the momentum go, until which step."""
-
-    end: float
-    rates: tuple[str, str]
-    momenta: tuple[str, str]
 
 
 class OneCycleLR(_WithMomentum):
@@ -342,15 +335,16 @@ class OneCycleLR(_WithMomentum):
         start = 0.0
         phase = self._schedule_phases[0]
         for phase in self._schedule_phases:
-            if step <= phase.end or phase is self._schedule_phases[-1]:
+            if step <= phase["end_step"] or phase is self._schedule_phases[-1]:
                 break
-            start = phase.end
-        progress = (step - start) / (phase.end - start)
+            start = phase["end_step"]
+        progress = (step - start) / (phase["end_step"] - start)
         rates = []
         for group in self.optimizer.param_groups:
-            rates.append(self._anneal((group[phase.rates[0]], group[phase.rates[1]]), progress))
+            bounds = group[phase["start_lr"]], group[phase["end_lr"]]
+            rates.append(self._anneal(bounds, progress))
             if self.cycle_momentum:
-                momenta = group[phase.momenta[0]], group[phase.momenta[1]]
+                momenta = group[phase["start_momentum"]], group[phase["end_momentum"]]
                 self._set_momentum(group, self._anneal(momenta, progress))
         return rates
 
@@ -360,13 +354,22 @@ def _check_count(name: str, value: Any) -> None:
         raise ValueError(f"Expected positive integer {name}, but got {value}")
 
 
-def _phases(steps: int, share: float, three: bool) -> list[_Phase]:
-    falling, rising = ("max_momentum", "base_momentum"), ("base_momentum", "max_momentum")
-    first = _Phase(share * steps - 1, ("initial_lr", "max_lr"), falling)
+def _phases(steps: int, share: float, three: bool) -> list[dict[str, Any]]:
+    """Return until which step the rate and the momentum go from where to where.
+
+    They are a part of the state, so they are what PyTorch's states hold.
+    """
+    first = _phase(share * steps - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum")
     if not three:
-        return [first, _Phase(steps - 1, ("max_lr", "min_lr"), rising)]
+        last = _phase(steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum")
+        return [first, last]
     return [
         first,
-        _Phase(2 * share * steps - 2, ("max_lr", "initial_lr"), rising),
-        _Phase(steps - 1, ("initial_lr", "min_lr"), ("max_momentum", "max_momentum")),
+        _phase(2 * share * steps - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
+        _phase(steps - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
     ]
+
+
+def _phase(end: float, *ways: str) -> dict[str, Any]:
+    names = ("start_lr", "end_lr", "start_momentum", "end_momentum")
+    return {"end_step": end, **dict(zip(names, ways, strict=True))}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tangrad.optim.lr_scheduler.scheduler import LRScheduler
+from tangrad.utils._state import own_copy
 
 __all__ = [
     "ConstantLR",
@@ -58,10 +59,10 @@ class LambdaLR(LRScheduler):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take what `state_dict` returned."""
         rest = {key: value for key, value in state_dict.items() if key != "lr_lambdas"}
-        self.__dict__.update(rest)
+        super().load_state_dict(rest)
         for function, held in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=True):
             if held is not None:
-                function.__dict__.update(held)
+                function.__dict__.update(own_copy(held))
 
     def get_lr(self) -> list[Any]:
         """Return the rate of each group for `last_epoch`."""

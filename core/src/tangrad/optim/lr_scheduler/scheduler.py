@@ -7,6 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad.optim.optimizer import Optimizer
+from tangrad.utils._state import own_copy
 
 __all__ = ["EPOCH_DEPRECATION_WARNING", "LRScheduler"]
 
@@ -68,7 +69,7 @@ class LRScheduler:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take what `state_dict` returned."""
-        self.__dict__.update(state_dict)
+        self.__dict__.update(own_copy(state_dict))
 
     def get_last_lr(self) -> list[Any]:
         """Return the rates set last."""

@@ -12,6 +12,7 @@ from itertools import chain, islice
 from typing import Any
 
 import tangrad
+from tangrad.utils._state import own_copy
 
 VERSION = 1
 
@@ -110,7 +111,7 @@ def save(loader: Any) -> dict[str, Any]:
     """Return a loader's state; see `DataLoader.state_dict`."""
     position = loader._position
     if loader._loaded is not None:
-        return dict(loader._loaded)
+        return own_copy(loader._loaded)  # type: ignore[no-any-return]
     if position.batches and loader.num_workers and not loader.in_order:
         raise ValueError(
             "DataLoader.state_dict(): with in_order=False the batches that were given are not the "
@@ -125,7 +126,7 @@ def save(loader: Any) -> dict[str, Any]:
         "batches": position.batches,
         "within": position.generators is not None,
         "seeds": position.seeds,
-        "generators": states,
+        "generators": own_copy(states),
         "traits": _traits(loader),
     }
 
@@ -147,7 +148,7 @@ def load(loader: Any, state: dict[str, Any]) -> None:
         )
     position = loader._position = Position()
     if state["within"]:
-        loader._loaded = dict(state)
+        loader._loaded = own_copy(state)
         return
     loader._loaded, position.epoch = None, state["epoch"]
     for generator, saved in zip(generators[1:], state["generators"][1:], strict=True):

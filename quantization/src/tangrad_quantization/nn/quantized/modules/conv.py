@@ -17,6 +17,7 @@ from tangrad_quantization.nn.quantized.modules.weights import (
     move_packed,
     observed_weight,
     output_scale,
+    pop_bias,
     pop_quantized,
     require_float,
     save_scale,
@@ -173,7 +174,7 @@ class _ConvNd(WeightedQuantizedModule):
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *rest: Any
     ) -> None:
         weight = pop_quantized(state_dict, prefix + "weight", self)
-        self.set_weight_bias(weight, state_dict.pop(prefix + "bias", None))
+        self.set_weight_bias(weight, pop_bias(state_dict, prefix))
         take_scale(self, state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *rest)
 

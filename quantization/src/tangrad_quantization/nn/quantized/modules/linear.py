@@ -17,6 +17,7 @@ from tangrad_quantization.nn.quantized.modules.weights import (
     move_packed,
     observed_weight,
     output_scale,
+    pop_bias,
     pop_quantized,
     require_float,
     save_scale,
@@ -80,7 +81,7 @@ class LinearPackedParams(nn.Module):
         if prefix + "_packed_params" in state_dict:
             weight, bias = state_dict.pop(prefix + "_packed_params")
             state_dict |= {prefix + "weight": weight, prefix + "bias": bias}
-        bias = state_dict.pop(prefix + "bias", None)
+        bias = pop_bias(state_dict, prefix)
         if self.dtype == tangrad.qint8:
             weight = pop_quantized(state_dict, prefix + "weight", self)
         else:

@@ -186,7 +186,7 @@ class ScaleBuffers:
 
 
 def pop_quantized(state: Any, key: str, module: Any) -> Any:
-    """Take a quantized weight out of a state dict.
+    """Take a quantized weight, a copy of what was given, out of a state dict.
 
     Raises:
         RuntimeError: it is missing or not quantized, as in the state of a float model.
@@ -204,4 +204,10 @@ def pop_quantized(state: Any, key: str, module: Any) -> Any:
             f"load_state_dict: '{key}' of the quantized {name} must be a quantized tensor, got "
             f"{found}; the state is that of a float model, which has to be quantized first"
         )
-    return weight
+    return weight.clone()
+
+
+def pop_bias(state: Any, prefix: str) -> Any:
+    """Take a bias, a copy of what was given, out of a state dict; None if there is none."""
+    bias = state.pop(prefix + "bias", None)
+    return None if bias is None else bias.detach().clone()
