@@ -2,11 +2,17 @@
 
 import collections
 import importlib
+import warnings
 
 import pytest
 
 import tangrad
 from tangrad.utils import data
+from tangrad.utils.data.dataloader import (
+    _DatasetKind,
+    _MultiProcessingDataLoaderIter,
+    _SingleProcessDataLoaderIter,
+)
 
 Point = collections.namedtuple("Point", "x y")
 
@@ -347,3 +353,68 @@ def test_an_own_table_keeps_arrays_where_it_stacks_tensors_as_usual():
     with pytest.raises(TypeError, match="found <class 'numpy.ndarray'>"):
         collate.collate([np.ones(2)] * 3, collate_fn_map={Box: len})
     assert "found list" in collate.default_collate_err_msg_format.format("list")
+
+
+class Claiming(data.IterableDataset):
+    def __iter__(self):
+        return iter(range(5))
+
+    def __len__(self):
+        return 3
+
+
+@pytest.mark.parametrize("asked", ["never", "before", "in between", "by list"])
+def test_a_length_binds_the_passes_that_begin_after_it_was_asked(asked):
+    loader = data.DataLoader(Claiming(), batch_size=None)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        if asked == "before":
+            len(loader)
+        if asked == "by list":
+            list(loader)
+        else:
+            for _ in loader:
+                pass
+        expected = 2 if asked == "before" else 0
+        assert len(told) == expected
+        if asked == "in between":
+            len(loader)
+            for _ in loader:
+                pass
+            assert len(told) == 2
+
+
+class StandIn:
+    """An object that stands for a loader by the names that PyTorch's iterators ask it for."""
+
+    _IterableDataset_len_called, _auto_collation, drop_last, generator = None, False, False, None
+    _index_sampler, prefetch_factor, _dataset_kind = range(100), 2, _DatasetKind.Iterable
+    pin_memory, timeout, persistent_workers, worker_init_fn = False, 0, False, None
+    pin_memory_device, multiprocessing_context = "", None
+
+    def __init__(self, workers):
+        self.dataset, self.num_workers = self, workers
+
+    def collate_fn(self, batch):
+        return batch
+
+    def __iter__(self):
+        return iter([tangrad.ones(2), tangrad.zeros(3)])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_iterators_take_an_object_that_stands_for_a_loader(workers):
+    kind = _MultiProcessingDataLoaderIter if workers else _SingleProcessDataLoaderIter
+    stands = StandIn(workers)
+    assert [batch.tolist() for batch in kind(stands)] == [[1, 1], [0, 0, 0]]
+    assert vars(stands) == {"dataset": stands, "num_workers": workers}
+
+
+def test_it_may_lack_what_a_loader_has_by_default():
+    class Least:
+        dataset, _index_sampler, _auto_collation = [5, 6, 7], [2, 0], False
+
+        def collate_fn(self, sample):
+            return -sample
+
+    assert list(_SingleProcessDataLoaderIter(Least())) == [-7, -5]

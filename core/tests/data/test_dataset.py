@@ -220,3 +220,10 @@ def test_stacked_data_sets_are_asked_for_many_samples_at_once(agree):
 
     agree(program)
     agree(lambda t: t.utils.data.StackDataset(Many([1, 2, 3])).__getitems__([2]), message=False)
+
+
+@pytest.mark.parametrize("count", range(2, 40))
+def test_shares_whose_sum_is_rounded_are_shares(count):
+    parts = data.random_split(range(2 * count), [1 / count] * count)
+    assert {len(part) for part in parts} <= {1, 2, 3}
+    assert sorted(x for part in parts for x in part) == list(range(2 * count))

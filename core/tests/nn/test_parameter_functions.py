@@ -1,5 +1,7 @@
 """Functions on the parameters of a network: clipping, and parameters as a vector."""
 
+import warnings
+
 import pytest
 
 import tangrad
@@ -53,3 +55,14 @@ def test_parameters_go_through_a_vector():
     assert [parameter.tolist() for parameter in made] == [[1.0, 2.0], [[3.0]], [4.0]]
     with pytest.raises(TypeError, match="expected tangrad.Tensor"):
         nn.utils.vector_to_parameters([1.0], made)
+
+
+@pytest.mark.parametrize("given", [[], (p for p in ()), iter(())])
+def test_clipping_tells_of_a_generator_that_is_empty(agree, given):
+    def program(t):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            norm = t.nn.utils.clip_grad_norm_(given, 1.0)
+        return norm, [str(one.message) for one in told]
+
+    agree(program)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import GeneratorType
 from typing import Any
 
 import tangrad
@@ -97,7 +98,15 @@ def clip_grad_norm_(
         RuntimeError: if the norm is not finite and `error_if_nonfinite` is set.
     """
     if not isinstance(parameters, tangrad.Tensor):
+        drawn = isinstance(parameters, GeneratorType)
         parameters = list(parameters)
+        if drawn and not parameters:
+            import warnings
+
+            warnings.warn(
+                "`parameters` is an empty generator, no gradient clipping will occur.",
+                stacklevel=2,
+            )
     total = get_total_norm(_gradients(parameters), norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(parameters, max_norm, total, foreach)
     return total

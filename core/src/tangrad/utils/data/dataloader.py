@@ -173,6 +173,10 @@ class DataLoader(Generic[T_co]):
         return isinstance(self.dataset, IterableDataset)
 
     @property
+    def _dataset_kind(self) -> int:
+        return _DatasetKind.Iterable if self._streaming else _DatasetKind.Map
+
+    @property
     def _auto_collation(self) -> bool:
         return self.batch_sampler is not None
 

@@ -232,7 +232,7 @@ def rows_at(dataset: Any, keys: list[Any]) -> list[Any] | None:
 
 def _counts(length: int, lengths: Sequence[Any]) -> Sequence[int]:
     """Return numbers of samples for `lengths`, which may be shares that sum to 1."""
-    if not (math.isclose(sum(lengths), 1) and sum(lengths) <= 1):
+    if not math.isclose(sum(lengths), 1):
         return lengths
     counts = []
     for position, share in enumerate(lengths):

@@ -12,20 +12,57 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.dispatch import phases
-from tangrad.utils.data.position import begin_pass
+from tangrad.utils.data.dataset import IterableDataset
+from tangrad.utils.data.position import Position, begin_pass
+from tangrad.utils.data.report import Times
 from tangrad.utils.data.worker import Failure, Fetch, Resume, StreamEnd, Task
+
+# What an object that stands for a loader may lack, as a loader has it by default.
+_USUAL: dict[str, Any] = {
+    "batch_sampler": None,
+    "sampler": None,
+    "generator": None,
+    "pin_memory": False,
+    "drop_last": False,
+    "num_workers": 0,
+    "timeout": 0,
+    "worker_init_fn": None,
+    "multiprocessing_context": None,
+    "prefetch_factor": 2,
+    "persistent_workers": False,
+    "in_order": True,
+}
+
+
+class _Standing:
+    """Complete an object of others that stands for a DataLoader, in the names PyTorch asks for."""
+
+    def __init__(self, loader: Any) -> None:
+        self._stands = loader
+        self._position, self._loaded, self._times = Position(), None, Times()
+        self._claimed_length = self._iterator = None
+        kind = getattr(loader, "_dataset_kind", None)
+        streams = isinstance(loader.dataset, IterableDataset) if kind is None else kind == 1
+        self._streaming = streams
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _USUAL:
+            return getattr(self._stands, name, _USUAL[name])
+        return getattr(self._stands, name)
 
 
 class Iteration:
     """Iterate over the batches of a loader.
 
     Args:
-        loader: the DataLoader.
+        loader: the DataLoader, or an object of others that stands for one.
     """
 
     _phase = ""  # what profilers call the wait for a batch: PyTorch's words
 
     def __init__(self, loader: Any) -> None:
+        if not hasattr(loader, "_position"):
+            loader = _Standing(loader)
         self._loader = loader
         self._streaming = loader._streaming
         self._fetch = (
@@ -39,6 +76,8 @@ class Iteration:
         # The seed is drawn in any case: what follows must not depend on the number of workers.
         self._keys, self._base_seed = begin_pass(loader, None)
         self._position = loader._position
+        # A length that is asked for later, as `list` does, claims nothing of this pass.
+        self._claimed = loader._claimed_length
         self._yielded = 0
         self._left = 0.0  # when the program got its last batch
 
@@ -55,6 +94,7 @@ class Iteration:
         """Begin another pass."""
         self._keys, _ = begin_pass(self._loader, self._base_seed)
         self._position = self._loader._position
+        self._claimed = self._loader._claimed_length
         self._yielded = 0
         self._left = 0.0
 
@@ -68,7 +108,7 @@ class Iteration:
         raise NotImplementedError
 
     def __next__(self) -> Any:
-        loader, times, asked = self._loader, self._loader._times, perf_counter()
+        times, asked = self._loader._times, perf_counter()
         try:
             if phases.watchers:
                 with phases.phase(self._phase):
@@ -80,9 +120,8 @@ class Iteration:
             raise
         self._yielded += 1
         self._position.batches += 1
-        claimed = loader._claimed_length if self._streaming else None
-        if claimed is not None and self._yielded > claimed:
-            self._warn_of_length(claimed)
+        if self._claimed is not None and self._yielded > self._claimed:
+            self._warn_of_length(self._claimed)
         if self._pins:
             batch = pinned(batch)
         got = perf_counter()
@@ -115,7 +154,7 @@ class InProcess(Iteration):
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
-        self._make = Fetch(loader._times, *self._fetch)
+        self._make = Fetch(self._loader._times, *self._fetch)
 
     def _next(self) -> Any:
         return self._make(next(self._keys))
@@ -135,6 +174,7 @@ class WithWorkers(Iteration):
         from tangrad.utils.data.workers import Workers
 
         super().__init__(loader)
+        loader = self._loader
         count = loader.num_workers
         context = loader.multiprocessing_context or multiprocessing.get_context()
 
