@@ -333,7 +333,10 @@ def lower_indices(x: Any, collected: Sequence[tuple[int, Any]]) -> tuple[Any, li
     for dim, item in collected:
         by_dim.update(_positions(x, dim, item) if _is_mask(item) else {dim: item})
     shape = _broadcast([tuple(item.shape) for item in by_dim.values()])
-    aligned = {dim: item.expand(shape).to(x.device) for dim, item in by_dim.items()}
+    aligned = {
+        dim: (item if tuple(item.shape) == shape else item.expand(shape)).to(x.device)
+        for dim, item in by_dim.items()
+    }
     dims = list(aligned)
     if dims[-1] - dims[0] + 1 == len(dims):
         return x, [None] * dims[0] + list(aligned.values())

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import builtins
-import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import tangrad
-from tangrad_fx import naming
+from tangrad_fx import effects, naming
 from tangrad_fx.immutable_collections import immutable_dict, immutable_list
 
 if TYPE_CHECKING:
@@ -35,19 +34,12 @@ base_types = (
 _legal_ops = dict.fromkeys(
     ("placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root")
 )
-_side_effectful_functions: set[Any] = {tangrad._assert, operator.setitem}
-_IN_PLACE_OPERATORS = {
-    getattr(operator, name)
-    for name in (
-        "iadd iand ifloordiv ilshift imatmul imod imul ior ipow irshift isub itruediv ixor"
-    ).split()
-}
+_side_effectful_functions = effects.side_effectful_functions
 
 
 def has_side_effect(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Have calls of a function kept where nobody uses their results; also a decorator."""
-    _side_effectful_functions.add(fn)
-    return fn
+    return effects.register(fn)
 
 
 def _get_qualified_name(func: Callable[..., Any]) -> str:
@@ -275,31 +267,14 @@ class Node:
     # -- what it is
 
     def is_impure(self, impure_random: bool = True) -> bool:
-        """Return whether its call does something beside its result, or it is an input or output."""
+        """Return whether its call does something beside its result, or it is an input or output.
+
+        Args:
+            impure_random: whether drawing random numbers counts.
+        """
         if self.op in ("placeholder", "output"):
             return True
-        if self.op == "call_function":
-            if self.target in _side_effectful_functions or self.target in _IN_PLACE_OPERATORS:
-                return True
-            schema = getattr(self.target, "_schema", None)
-            if schema is not None:
-                return any(a.is_write for a in schema.arguments)
-            definition = getattr(self.target, "definition", None)
-            if definition is not None:
-                if getattr(self.target, "functional", None) is not None:
-                    return True
-                if impure_random and getattr(definition, "random", False):
-                    return True
-            return False
-        if self.op == "call_method":
-            name = str(self.target)
-            return name.endswith("_") and not name.endswith("__")
-        if self.op == "call_module":
-            root = self.graph.owning_module
-            if root is None:
-                raise AssertionError("self.graph.owning_module not set for purity check")
-            return bool(getattr(root.get_submodule(self.target), "_is_impure", False))
-        return False
+        return effects.has_effect(self, impure_random)
 
     def normalized_arguments(
         self,

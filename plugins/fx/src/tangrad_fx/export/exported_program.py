@@ -128,7 +128,7 @@ class ExportedProgram:
             self.state_dict,
             self.range_constraints,
             example_inputs=self.example_inputs,
-            constants=self.constants,
+            constants=made.constants,
             argument_names=self._argument_names,
             in_spec=self._in_spec,
             out_spec=self._out_spec,

@@ -145,11 +145,13 @@ def generalize(base: Trace, call: Any, wanted: list[Size]) -> None:
             for place in size.places
         }
         try:
-            traces[offsets] = call.run(sizes).graph
+            other = call.run(sizes)
         except (RuntimeError, ValueError, IndexError) as error:
             raise varying.DependsOnSizesError(
                 f"with sizes changed by {offsets} the program raises: {error}"
             ) from error
+        varying.require_same_constants(base, other, offsets)
+        traces[offsets] = other.graph
     found = varying.differing_integers(base.graph, traces)
     made = [varying.polynomial(integer, wanted, checks) for integer in found]
     _put(base, found, made, wanted)

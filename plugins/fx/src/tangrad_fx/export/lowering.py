@@ -8,17 +8,20 @@ into a buffer still is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import tangrad
 from tangrad import Tensor
 from tangrad.utils import _pytree
+from tangrad_fx.effects import Memory
 from tangrad_fx.experimental.proxy_tensor import ProxyTorchDispatchMode, PythonKeyTracer
 from tangrad_fx.export import sizes as varying
 from tangrad_fx.export.graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
     InputKind,
+    InputSpec,
     OutputSpec,
     TensorArgument,
 )
@@ -53,16 +56,41 @@ def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
 
 
 class _Tracer(PythonKeyTracer):
-    """Makes nodes of ops; memory that an op asked for in order to write into it is a node, too."""
+    """Makes nodes of ops; tensors of numbers become inputs, as the program's constants are.
+
+    Args:
+        specs: of the program's inputs.
+        constants: the program's.
+    """
+
+    def __init__(self, specs: list[InputSpec], constants: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.specs, self.lifted = list(specs), dict(constants)
 
     def create_arg(self, a: Any) -> Argument:
         """Return a value as an argument of a node."""
         if isinstance(a, Tensor):
-            given = {"dtype": a.dtype, "device": a.device}
-            return self.create_node("call_function", tangrad.empty, (tuple(a.shape),), given)
+            return self._lift(a)
         if isinstance(a, tangrad.Size):
             return tuple(a)
         return super().create_arg(a)
+
+    def _lift(self, t: Tensor) -> Node:
+        """Make a tensor an input, in front of the user's."""
+        number = sum(name.startswith("lifted_tensor_") for name in self.lifted)
+        path = f"lifted_tensor_{number}"
+        self.lifted[path] = t
+        kinds = [spec.kind for spec in self.specs]
+        at = kinds.index(InputKind.USER_INPUT) if InputKind.USER_INPUT in kinds else len(kinds)
+        before = list(self.graph.nodes)[at] if at < len(self.graph.nodes) else None
+        insertion = nullcontext() if before is None else self.graph.inserting_before(before)
+        with insertion:
+            node = self.graph.placeholder(f"c_{path}")
+        node.meta["val"] = t.to("meta")
+        self.specs.insert(
+            at, InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), path)
+        )
+        return node
 
 
 class Lowering:
@@ -78,6 +106,7 @@ class Lowering:
         self.table = dict(table)
         self.specs = program.graph_signature.input_specs
         self.leaves = self._leaves()
+        self.memory = Memory(program.graph)
         self.kept: set[str] = set()  # calls that stay as they are
 
     def _leaves(self) -> list[Any]:
@@ -106,13 +135,14 @@ class Lowering:
             return self._run(leaves)
 
     def _run(self, leaves: list[Any]) -> Trace:
-        tracer = _Tracer()
+        tracer = _Tracer(self.specs, self.program.constants)
         mode = ProxyTorchDispatchMode(tracer, "real", self.table)
         arguments, specs = iter(leaves), iter(self.specs)
         outputs: list[OutputSpec] = []
         values: dict[Node, Any] = {}
         for node in self.program.graph.nodes:
-            before = len(tracer.graph.nodes)
+            before = set(tracer.graph.nodes)
+            tracer.origin = node.name
             if node.op == "placeholder":
                 values[node] = self._input(node, next(specs), arguments, tracer, mode)
             elif node.op == "output":
@@ -127,17 +157,20 @@ class Lowering:
             else:
                 with mode:
                     values[node] = _called(node, values)
-            for made in list(tracer.graph.nodes)[before:]:
+            new = [made for made in tracer.graph.nodes if made not in before]
+            for made in new:
                 _describe(made, node)
-        signature = ExportGraphSignature(list(self.specs), outputs)
-        return Trace(tracer.graph, signature, self.program.constants, self.program._out_spec)
+            if node.name not in self.kept and _counts_values(new):
+                raise _DependsOnValuesError("a size depends on values", new[0])
+        signature = ExportGraphSignature(tracer.specs, outputs)
+        return Trace(tracer.graph, signature, tracer.lifted, self.program._out_spec)
 
     def _input(self, node: Node, spec: Any, arguments: Any, tracer: _Tracer, mode: Any) -> Any:
         if spec.kind is InputKind.USER_INPUT:
             value = next(arguments)
         else:
             value = self.program._tensor(str(spec.target)).detach()
-        if spec.kind is InputKind.BUFFER:
+        if isinstance(value, Tensor) and self.memory.is_written(node):
             value = value.clone()  # the run writes into it
         proxy = tracer.create_proxy("placeholder", str(node.target), (), {}, name=node.name)
         if isinstance(value, Tensor):
@@ -155,6 +188,23 @@ class Lowering:
             )
             for x, spec in zip(arg, self.program.graph_signature.output_specs, strict=True)
         ]
+
+
+class _DependsOnValuesError(varying.DependsOnSizesError):
+    """A size of a result depends on the values of tensors."""
+
+
+def _counts_values(nodes: list[Node]) -> bool:
+    """Return whether ops of one call are given sizes behind one that computes them from values."""
+    counted = False
+    for node in nodes:
+        if counted and any(
+            isinstance(a, (list, tuple)) and any(type(x) is int for x in a) for a in node.args
+        ):
+            return True
+        definition = getattr(node.target, "definition", None)
+        counted = counted or bool(getattr(definition, "shape_depends_on_data", False))
+    return False
 
 
 def _given(node: Node) -> tuple[Any, Any]:
@@ -184,7 +234,7 @@ def _filled(value: Any, values: dict[Node, Any]) -> Any:
 
 def _describe(made: Node, origin: Node) -> None:
     """Note of an op which call it is of, in which modules, and what it gives."""
-    made.meta["origin"] = origin.name
+    made.meta.setdefault("origin", origin.name)
     if "nn_module_stack" in origin.meta:
         made.meta["nn_module_stack"] = origin.meta["nn_module_stack"]
     if isinstance(made.meta.get("val"), Tensor):
@@ -198,7 +248,7 @@ def lowered(program: ExportedProgram, table: Table) -> Trace:
     """Return the graph of the ops of a program.
 
     A call that computes other numbers than integers from a size that varies, such as a batch norm
-    in training, stays as it is.
+    in training, stays as it is, and so does one that computes sizes from values.
 
     Args:
         program: the program.
@@ -209,8 +259,8 @@ def lowered(program: ExportedProgram, table: Table) -> Trace:
     lowering = Lowering(program, table)
     sizes = list(program.range_constraints.values())
     while True:
-        made = lowering.run({})
         try:
+            made = lowering.run({})
             if sizes:
                 generalize(made, lowering, sizes)
         except varying.DependsOnSizesError as error:

@@ -73,6 +73,35 @@ def resized(t: Tensor, dim: int, size: int) -> Tensor:
     return t.detach().index_select(dim, at)
 
 
+def require_same_constants(base: Any, other: Any, offsets: Offsets) -> None:
+    """Raise where the tensors that two runs made of numbers are not the same.
+
+    Args:
+        base, other: the traces.
+        offsets: by how much sizes are changed in the other.
+
+    Raises:
+        DependsOnSizesError: they are not.
+    """
+    for path, ours in base.constants.items():
+        theirs = other.constants.get(path)
+        if theirs is not None and not (ours is theirs or _is_equal(ours, theirs)):
+            name = f"c_{path}"
+            users = [u for n in base.graph.nodes if n.name == name for u in n.users]
+            raise DependsOnSizesError(
+                f"a tensor made of numbers is another with sizes changed by {offsets}",
+                users[0] if users else None,
+            )
+
+
+def _is_equal(a: Tensor, b: Tensor) -> bool:
+    """Return whether two tensors are the same, bit for bit."""
+    if a.layout is not tangrad.strided or a.dtype != b.dtype or a.shape != b.shape:
+        return a.layout is not tangrad.strided
+    flat = (t.detach().resolve_conj().contiguous().reshape(-1).view(tangrad.uint8) for t in (a, b))
+    return tangrad.equal(*flat)
+
+
 class Integer(NamedTuple):
     """An integer that varies: in which argument of which node it stands."""
 

@@ -16,6 +16,7 @@ from tangrad.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 from tangrad.overrides import TorchFunctionMode
+from tangrad.plugin import traced_calls
 from tangrad.utils import _pytree
 from tangrad_fx.export.graph_signature import (
     ConstantArgument,
@@ -62,6 +63,7 @@ class _Recorder(TorchFunctionMode):
         self.graph = Graph()
         self.nodes: dict[int, Node] = {}
         self.kept: list[Any] = []  # tensors stay alive, so that their ids stay theirs
+        self.outside = _Outside()
         self.specs: list[InputSpec] = []
         self.constants: dict[str, Tensor] = {}
         self.first_argument: Node | None = None
@@ -87,6 +89,7 @@ class _Recorder(TorchFunctionMode):
         name = f"{_PREFIXES[kind]}_{path.replace('.', '_')}"
         node = self.graph.placeholder(name)
         self.specs.append(InputSpec(kind, TensorArgument(node.name), path, persistent))
+        self.outside.add(t)
         self._follow(t, node)
         return node
 
@@ -95,6 +98,7 @@ class _Recorder(TorchFunctionMode):
         node = self.graph.placeholder(name)
         self.first_argument = self.first_argument or node
         if isinstance(value, Tensor):
+            self.outside.add(value)
             self._follow(value, node)
             arg: Any = TensorArgument(node.name)
         else:
@@ -110,8 +114,19 @@ class _Recorder(TorchFunctionMode):
         known = self.nodes.get(id(t))
         if known is not None:
             return known
+        if id(t) not in self.outside.made:
+            return self._constant(t, t.detach())
+        # Made anew in each run, which may write into it.
+        held = t.detach().clone()
+        node = self.graph.call_function(tangrad.clone, (self._constant(held, held),))
+        node.meta["nn_module_stack"] = self.modules
+        self._follow(t, node)
+        return node
+
+    def _constant(self, t: Tensor, held: Tensor) -> Node:
+        """Make a tensor that is no part of the module an input, in front of the arguments."""
         path = f"lifted_tensor_{len(self.constants)}"
-        self.constants[path] = t.detach()
+        self.constants[path] = held
         if self.first_argument is None:
             return self.lift(InputKind.CONSTANT_TENSOR, path, t)
         at = next(i for i, s in enumerate(self.specs) if s.kind is InputKind.USER_INPUT)
@@ -124,13 +139,17 @@ class _Recorder(TorchFunctionMode):
         """Return an argument of a call, with nodes for tensors."""
         if isinstance(value, Tensor):
             return self._node_of(value)
+        if type(value).__module__ == "numpy" and hasattr(value, "__array_interface__"):
+            made = tangrad.tensor(value)
+            self.outside.constant(made)
+            return self._node_of(made) if value.ndim else made.item()
         if isinstance(value, slice):
             return slice(*(self.given(x) for x in (value.start, value.stop, value.step)))
         if isinstance(value, tangrad.Size):
             return tuple(value)
         if isinstance(value, (list, tuple)):
-            made = [self.given(x) for x in value]
-            return made if isinstance(value, list) else tuple(made)
+            parts = [self.given(x) for x in value]
+            return parts if isinstance(value, list) else tuple(parts)
         if isinstance(value, dict):
             return {k: self.given(v) for k, v in value.items()}
         return value
@@ -140,6 +159,14 @@ class _Recorder(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         self._refuse_reads(func, args)
+        leaves = _pytree.tree_leaves((args, kwargs))
+        if any(type(x).__name__ == "ndarray" for x in leaves) and not any(
+            isinstance(x, Tensor) for x in leaves
+        ):
+            made = func(*args, **kwargs)  # a constant, as a graph holds no arrays
+            for x in _pytree.tree_leaves(made):
+                self.outside.constant(x)
+            return made
         # Before the call: constants are taken as they are then.
         given, named = self.given(args), self.given(kwargs)
         result = func(*args, **kwargs)
@@ -203,6 +230,57 @@ class _Recorder(TorchFunctionMode):
             node.meta |= {"writes": True, "nn_module_stack": shared}
 
 
+class _Outside:
+    """Tells what a run makes without an op, and puts back what it writes of what was there before.
+
+    Attributes:
+        made: tensors that the run made without an op, by id.
+    """
+
+    def __init__(self) -> None:
+        self.made: dict[int, Any] = {}
+        self._storages: dict[int, Any] = {}
+        self._before: list[tuple[Any, Any]] = []  # storages that were written, and copies
+
+    def add(self, t: Tensor) -> None:
+        """Note a tensor that was there before."""
+        storage = t.untyped_storage()
+        self._storages[id(storage)] = storage
+
+    def put_back(self) -> None:
+        """Give all that was written the values that it had."""
+        for storage, before in self._before:
+            storage.copy_(before)
+
+    def enter(self, op: Any, functional: Any, args: tuple[Any, ...], out: Any) -> None:
+        """Keep what a call is about to write."""
+        schema = functional.definition.schema
+        places = (schema.written, *schema.written_lists, -1 if op is functional else 0)
+        for t in _pytree.tree_leaves((out, [args[place] for place in places if place >= 0])):
+            if isinstance(t, Tensor):
+                storage = self._storages.pop(id(t.untyped_storage()), None)
+                if storage is not None:
+                    self._before.append((storage, storage.clone()))
+
+    def leave(self, call: Any, result: Any) -> None:
+        """Leave what a call gave to the recorder."""
+
+    def constant(self, made: Any) -> None:
+        """Note a tensor of numbers."""
+        self.made[id(made)] = made
+
+    def allocated(self, made: Any) -> None:
+        """Note a tensor without values."""
+        self.made[id(made)] = made
+
+    def read(self, t: Any) -> None:
+        """Let the recorder refuse what asks for values."""
+
+    def value_reads(self) -> int:
+        """Return that reads are not counted."""
+        return 0
+
+
 def _method_name(func: Any) -> str | None:
     """Return which method of tensors a function is, or None if it is none, or an op."""
     if isinstance(func, type(tangrad.relu)):
@@ -227,7 +305,7 @@ def _autocast() -> tuple[Any, ...]:
 def trace(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], names: list[str]) -> Trace:
     """Run a module on arguments and return the graph of what it did.
 
-    The module's buffers and the state of the random numbers are left as they were.
+    The module, the arguments and the state of the random numbers are left as they were.
 
     Args:
         module: the module.
@@ -250,8 +328,8 @@ def trace(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], names: 
     leaves = _pytree.tree_leaves((args, kwargs))
     for name, leaf in zip(names, leaves, strict=True):
         recorder.argument(name, leaf)
-    with _left_as_they_were(module, buffers), tangrad.random.fork_rng(devices=[]):
-        with _noted_modules(recorder, module), recorder:
+    with _left_as_they_were(module, buffers, recorder), tangrad.random.fork_rng(devices=[]):
+        with _noted_modules(recorder, module), traced_calls(recorder.outside), recorder:
             result = module(*args, **kwargs)
         recorder.note_modes()
         _keep_assigned_buffers(recorder, module, buffers)
@@ -292,17 +370,16 @@ def _noted_modules(recorder: _Recorder, module: Module) -> Iterator[None]:
 
 
 @contextmanager
-def _left_as_they_were(module: Module, buffers: dict[str, Tensor]) -> Iterator[None]:
-    before = {path: (b, b._version, b.detach().clone()) for path, b in buffers.items()}
+def _left_as_they_were(
+    module: Module, buffers: dict[str, Tensor], recorder: _Recorder
+) -> Iterator[None]:
     try:
         yield
     finally:
-        for path, (buffer, version, copy) in before.items():
+        for path, buffer in buffers.items():
             above, _, last = path.rpartition(".")
             module.get_submodule(above)._buffers[last] = buffer
-            if buffer._version != version:
-                with tangrad.no_grad():
-                    buffer.copy_(copy)
+        recorder.outside.put_back()
 
 
 def _keep_assigned_buffers(recorder: _Recorder, module: Module, buffers: dict[str, Tensor]) -> None:
