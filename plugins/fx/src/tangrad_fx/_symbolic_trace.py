@@ -217,7 +217,10 @@ class Tracer(TracerBase):
         found = None
         if isinstance(attr_val, Parameter):
             found = as_node(self.root.named_parameters())
-        elif self.proxy_buffer_attributes and isinstance(attr_val, tangrad.Tensor):
+        elif isinstance(attr_val, tangrad.Tensor) and (
+            # The code of a graph writes into buffers, which must not happen now.
+            self.proxy_buffer_attributes or isinstance(self.root, GraphModule)
+        ):
             found = as_node(self.root.named_buffers())
         return attr_val if found is None else found
 

@@ -299,6 +299,61 @@ class Memory:
         self._above[self.of(a)] = self.of(b)
 
 
+def order_of_writes(graph: Graph) -> dict[Node, set[Node]]:
+    """Return for nodes the earlier ones that must run before, as one writes what another sees.
+
+    What a node is given as an argument is not told of. Random numbers may be drawn in any order.
+
+    Args:
+        graph: the graph.
+    """
+    found: dict[Node, set[Node]] = {}
+    if not any(has_effect(n, False) for n in graph.nodes if n.op in _CALLS):
+        return found
+    memory = Memory(graph)
+    writer: dict[Any, Node] = {}
+    readers: dict[Any, list[Node]] = {}
+    barrier: Node | None = None  # the last call that changes how others run
+    since: list[Node] = []
+    for node in graph.nodes:
+        if node.op not in _CALLS:
+            continue
+        before: set[Node] = set() if barrier is None else {barrier}
+        writes = {memory.of(n) for n in written(node)}
+        seen = {memory.of(n) for n in _read(node)}
+        if node.op == "call_module" and has_effect(node, False):
+            writes.add(node.target)  # its buffers
+        for place in writes | seen:
+            if place in writer:
+                before.add(writer[place])
+        for place in writes:
+            before.update(readers.pop(place, ()))
+            writer[place] = node
+        for place in seen - writes:
+            readers.setdefault(place, []).append(node)
+        if node.op == "call_function" and _is_declared(node.target) and not writes:
+            before.update(since)
+            barrier, since = node, []
+        else:
+            since.append(node)
+        if before:
+            found[node] = before
+    return found
+
+
+_CALLS = ("call_function", "call_method", "call_module")
+
+
+def _read(node: Node) -> list[Node]:
+    """Return the nodes whose values a call looks at; a view looks at none."""
+    if node.target is operator.getitem and isinstance(node.args[1], (int, str)):
+        return []
+    op = node.target if node.op == "call_function" else None
+    if getattr(getattr(op, "definition", None), "geometry", None) is not None:
+        return []
+    return node.all_input_nodes
+
+
 def register(function: Callable[..., Any]) -> Callable[..., Any]:
     """Have calls of a function kept where nobody uses their results."""
     side_effectful_functions.add(function)

@@ -87,7 +87,9 @@ def _deserialize_graph_module(
     shell = shell_class(body)
 
     class KeepModules(tracer_cls):  # type: ignore[misc, valid-type]
-        """Keep modules as they were kept."""
+        """Keep modules as they were kept, and what is done with buffers."""
+
+        proxy_buffer_attributes = True
 
         def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
             return True

@@ -131,8 +131,9 @@ def _of_op(op: Any) -> str:
             return ".".join(filter(None, (ROOT, path, name)))
     if getattr(tangrad.Tensor, short, None) is op:
         return f"{ROOT}.Tensor.{short}"
-    if _at("ops", short) is op:
-        return f"{ROOT}.ops.{short}"
+    for name in (short, getattr(op, "name", short)):
+        if _at("ops", name) is op:
+            return f"{ROOT}.ops.{name}"
     return f"derived.{short}"  # a derivative's op, which no name leads to; code holds the object
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import tangrad
 from tangrad.nn import Module, Parameter, ParameterList
 from tangrad_fx._symbolic_trace import symbolic_trace
+from tangrad_fx.effects import Memory
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule
 from tangrad_fx.node import Node
@@ -101,8 +102,9 @@ def split_const_subgraphs(
     """
     traced = module if isinstance(module, GraphModule) else symbolic_trace(module)
     constant: set[Node] = set()
+    memory = Memory(traced.graph)
     for node in traced.graph.nodes:
-        if node.op in ("placeholder", "output"):
+        if node.op in ("placeholder", "output") or memory.is_written(node):
             continue
         if node.op != "get_attr":
             if not set(node.all_input_nodes) <= constant or node.is_impure():

@@ -219,7 +219,7 @@ class _Makings:
 def draw(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Return the seed and offset that a call of a random op takes of its stream."""
     functional = getattr(op, "functional", None) or op
-    return functional.definition.draw(bind_arguments(functional, args, kwargs))
+    return functional.definition.draw(bind_arguments(functional, args, kwargs)[0])
 
 
 def _memory(t: Any) -> Any:

@@ -25,7 +25,7 @@ from tangrad_fx.export.graph_signature import (
     OutputSpec,
     TensorArgument,
 )
-from tangrad_fx.export.tracing import Trace
+from tangrad_fx.export.tracing import Trace, drop_unused_parts
 from tangrad_fx.graph import Graph
 from tangrad_fx.node import Argument, Node
 
@@ -162,6 +162,7 @@ class Lowering:
                 _describe(made, node)
             if node.name not in self.kept and _counts_values(new):
                 raise _DependsOnValuesError("a size depends on values", new[0])
+        drop_unused_parts(tracer.graph)  # as many as a size that varies says
         signature = ExportGraphSignature(tracer.specs, outputs)
         return Trace(tracer.graph, signature, tracer.lifted, self.program._out_spec)
 

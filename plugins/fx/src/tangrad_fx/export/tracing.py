@@ -335,7 +335,7 @@ def trace(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], names: 
         _keep_assigned_buffers(recorder, module, buffers)
     outputs, out_spec = _pytree.tree_flatten(result)
     recorder.graph.output(tuple(recorder.given(x) for x in outputs))
-    _drop_unused_parts(recorder.graph)
+    drop_unused_parts(recorder.graph)
     specs = [OutputSpec(OutputKind.USER_OUTPUT, _output(recorder, x), None) for x in outputs]
     signature = ExportGraphSignature(recorder.specs, specs)
     return Trace(recorder.graph, signature, recorder.constants, out_spec)
@@ -391,7 +391,8 @@ def _keep_assigned_buffers(recorder: _Recorder, module: Module, buffers: dict[st
             recorder.graph.call_method("copy_", given).meta["writes"] = True
 
 
-def _drop_unused_parts(graph: Graph) -> None:
+def drop_unused_parts(graph: Graph) -> None:
+    """Erase the items of tuples that nothing uses."""
     for node in reversed(list(graph.nodes)):
         if node.op == "call_function" and node.target is operator.getitem and not node.users:
             graph.erase_node(node)

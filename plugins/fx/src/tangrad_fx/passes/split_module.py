@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tangrad.nn import Module
+from tangrad_fx.effects import order_of_writes
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule, _assign_attr, _get_attr
 from tangrad_fx.node import Node, map_arg
@@ -23,12 +24,14 @@ class Partition:
         nodes: its nodes.
         inputs: nodes of other parts that it uses, or inputs of the graph, in order.
         outputs: its nodes that others use.
+        behind: names of parts that write before it what it uses, or use what it writes.
     """
 
     name: str
     nodes: list[Node] = field(default_factory=list)
     inputs: dict[Node, None] = field(default_factory=dict)
     outputs: dict[Node, None] = field(default_factory=dict)
+    behind: set[str] = field(default_factory=set)
 
     @property
     def submod_name(self) -> str:
@@ -113,14 +116,16 @@ def _connect(graph: Graph, parts: dict[Node, Partition]) -> None:
                 own.inputs[used] = None
             if source is not None:
                 source.outputs[used] = None
+    for node, before in order_of_writes(graph).items():
+        parts[node].behind |= {parts[n].name for n in before} - {parts[node].name}
 
 
 def _ordered(partitions: dict[str, Partition], parts: dict[Node, Partition]) -> list[Partition]:
     waiting, done = list(partitions.values()), []
     while waiting:
         for part in waiting:
-            needed = [parts[n] for n in part.inputs if n in parts]
-            if all(any(p is d for d in done) for p in needed):
+            needed = {parts[n].name for n in part.inputs if n in parts} | part.behind
+            if needed <= {p.name for p in done}:
                 break
         else:
             raise RuntimeError(f"cycle exists between partitions: {[p.name for p in waiting]}")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import operator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tangrad.nn import Module
+from tangrad_fx.effects import order_of_writes
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule
 from tangrad_fx.node import Node, map_arg
@@ -78,6 +80,7 @@ def split_by_tags(
     parts = {tag: Component(Graph(), place, tag) for place, tag in enumerate(tags)}
     part_of: dict[Node, Component] = {}
     inside: dict[Node, Node] = {}
+    before = order_of_writes(gm.graph)
     for node in gm.graph.nodes:
         if node.op in ("placeholder", "get_attr", "output"):
             continue
@@ -85,6 +88,7 @@ def split_by_tags(
         if tag not in parts:
             raise RuntimeError(f"split_by_tags: node {node.name} has tag {tag!r}; tags are {tags}")
         part = part_of[node] = parts[tag]
+        _require_order(node, part, before.get(node, ()), part_of)
         inside[node] = part.graph.node_copy(
             node, lambda used, part=part, node=node: _taken(used, part, node, part_of, inside)
         )
@@ -119,6 +123,20 @@ def split_by_tags(
             setattr(root, str(node.target), getattr_recursive(gm, str(node.target)))
     made = GraphModuleCls(root, main)
     return (made, paths) if return_fqn_mapping else made
+
+
+def _require_order(
+    node: Node, part: Component, before: Iterable[Node], part_of: dict[Node, Component]
+) -> None:
+    """Raise where a part would write before another has seen what it writes, or after."""
+    for earlier in before:
+        source = part_of[earlier]
+        if source.order > part.order:
+            raise RuntimeError(
+                f"split_by_tags: node {node.name} ({part.name}) comes behind {earlier.name} of the "
+                f"later part {source.name}, as one writes what the other uses; list the tags in "
+                "the order in which their parts run"
+            )
 
 
 def _taken(

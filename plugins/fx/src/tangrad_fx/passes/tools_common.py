@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tangrad_fx.graph_module import GraphModule
@@ -21,18 +21,26 @@ def get_node_target(submodules: Any, node: Node) -> str:
     return str(node.target)
 
 
-def topo_sort(nodes: Sequence[Node]) -> list[Node]:
+def topo_sort(
+    nodes: Sequence[Node], before: Mapping[Node, Collection[Node]] | None = None
+) -> list[Node]:
     """Return nodes in an order in which each comes behind those of them that it uses, moving few.
+
+    Args:
+        nodes: the nodes.
+        before: {node: further nodes behind which it comes}.
 
     Raises:
         RuntimeError: they use each other in a circle.
     """
     own, placed = set(nodes), set[Node]()
     waiting, order = list(nodes), list[Node]()
+    further = before or {}
     while waiting:
         rest = []
         for node in waiting:
-            if all(used in placed for used in node.all_input_nodes if used in own):
+            needed = (*node.all_input_nodes, *further.get(node, ()))
+            if all(used in placed for used in needed if used in own):
                 placed.add(node)
                 order.append(node)
             else:
@@ -43,13 +51,19 @@ def topo_sort(nodes: Sequence[Node]) -> list[Node]:
     return order
 
 
-def stable_topological_sort(gm: GraphModule) -> GraphModule:
+def stable_topological_sort(
+    gm: GraphModule, before: Mapping[Node, Collection[Node]] | None = None
+) -> GraphModule:
     """Put the nodes into an order in which each comes behind what it uses, moving few.
+
+    Args:
+        gm: the module.
+        before: {node: further nodes behind which it comes}.
 
     Raises:
         RuntimeError: nodes use each other in a circle.
     """
-    order = topo_sort(list(gm.graph.nodes))
+    order = topo_sort(list(gm.graph.nodes), before)
     outputs = [n for n in order if n.op == "output"]
     for node in [n for n in order if n.op != "output"] + outputs:
         gm.graph._root.prepend(node)

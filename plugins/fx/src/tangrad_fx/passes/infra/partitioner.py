@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from tangrad_fx.graph_module import GraphModule
 from tangrad_fx.node import Node
 from tangrad_fx.passes.operator_support import OperatorSupportBase
-from tangrad_fx.passes.utils.fuser_utils import fuse_by_partitions
+from tangrad_fx.passes.utils.fuser_utils import fuse_by_partitions, later_nodes
 
 __all__ = ["CapabilityBasedPartitioner", "Partition"]
 
@@ -82,14 +82,15 @@ class CapabilityBasedPartitioner:
         }
         parts: dict[int, set[Node]] = {}
         part_of: dict[Node, int] = {}
-        reached = _reached_from(nodes)
+        later = later_nodes(self.graph_module.graph)
+        reached = _reached_from(nodes, later)
         for number, node in enumerate(reversed(nodes)):
             if node not in supported:
                 continue
             parts[number], part_of[node] = {node}, number
             for other in [p for p in reversed(parts) if p != number]:
                 joined = parts[number] | parts[other]
-                if not _leaves_and_returns(joined, reached):
+                if not _leaves_and_returns(joined, reached, later):
                     parts[number] = joined
                     del parts[other]
                     part_of |= dict.fromkeys(joined, number)
@@ -143,11 +144,11 @@ class CapabilityBasedPartitioner:
         return self.fuse_partitions(self.propose_partitions(), prefix)
 
 
-def _reached_from(nodes: list[Node]) -> dict[Node, set[Node]]:
-    """Return for each node all that depend on it."""
+def _reached_from(nodes: list[Node], later: dict[Node, set[Node]]) -> dict[Node, set[Node]]:
+    """Return for each node all that come behind it."""
     reached: dict[Node, set[Node]] = {}
     for node in reversed(nodes):
-        reached[node] = set(node.users).union(*(reached[user] for user in node.users))
+        reached[node] = later[node].union(*(reached[user] for user in later[node]))
     return reached
 
 
@@ -161,7 +162,9 @@ def _follow_tuples(nodes: list[Node], part_of: dict[Node, int]) -> None:
                     part_of[user] = part_of[node]
 
 
-def _leaves_and_returns(part: set[Node], reached: dict[Node, set[Node]]) -> bool:
-    """Return whether a node outside depends on the part and the part on it."""
-    behind = {user for node in part for user in node.users if user not in part}
+def _leaves_and_returns(
+    part: set[Node], reached: dict[Node, set[Node]], later: dict[Node, set[Node]]
+) -> bool:
+    """Return whether a node outside comes behind the part and the part behind it."""
+    behind = {user for node in part for user in later[node] if user not in part}
     return any(not reached[node].isdisjoint(part) for node in behind)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from tangrad_fx.effects import order_of_writes
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule
 from tangrad_fx.node import Node
@@ -17,15 +18,29 @@ __all__ = [
     "fuse_as_graphmodule",
     "fuse_by_partitions",
     "insert_subgm",
+    "later_nodes",
     "topo_sort",
     "validate_partition",
 ]
 
 
 def validate_partition(partition: Sequence[Node]) -> bool:
-    """Return whether no path leaves the nodes and comes back."""
-    own = set(partition)
-    waiting = [user for node in partition for user in node.users if user not in own]
+    """Return whether no path leaves the nodes and comes back, by what is used or written."""
+    return not partition or _may_run_as_one(partition, later_nodes(partition[0].graph).__getitem__)
+
+
+def later_nodes(graph: Graph) -> dict[Node, set[Node]]:
+    """Return for each node those that come behind it: users, and where one of them writes."""
+    later = {node: set(node.users) for node in graph.nodes}
+    for node, before in order_of_writes(graph).items():
+        for earlier in before:
+            later[earlier].add(node)
+    return later
+
+
+def _may_run_as_one(nodes: Sequence[Node], later: Callable[[Node], Iterable[Node]]) -> bool:
+    own = set(nodes)
+    waiting = [user for node in nodes for user in later(node) if user not in own]
     seen: set[Node] = set()
     while waiting:
         node = waiting.pop()
@@ -33,7 +48,7 @@ def validate_partition(partition: Sequence[Node]) -> bool:
             return False
         if node not in seen:
             seen.add(node)
-            waiting.extend(node.users)
+            waiting.extend(later(node))
     return True
 
 
@@ -67,6 +82,12 @@ def fuse_as_graphmodule(
             raise RuntimeError(f"node {node.name} ({node.op}) cannot be part of a module")
     if not validate_partition(nodes):
         raise RuntimeError("Invalid partition, found dependency cycles")
+    return _as_module(gm, nodes, module_name, always_return_tuple)
+
+
+def _as_module(
+    gm: GraphModule, nodes: Sequence[Node], module_name: str, always_return_tuple: bool
+) -> tuple[GraphModule, tuple[Node, ...], tuple[Node, ...]]:
     own, graph = set(nodes), Graph()
     inside: dict[Node, Node] = {}
     taken: dict[Node, None] = {}
@@ -96,6 +117,13 @@ def insert_subgm(
     gm: GraphModule, sub_gm: GraphModule, orig_inputs: Sequence[Node], orig_outputs: Sequence[Node]
 ) -> GraphModule:
     """Add a module and call it in place of the nodes whose values it gives."""
+    _insert_call(gm, sub_gm, orig_inputs, orig_outputs)
+    return gm
+
+
+def _insert_call(
+    gm: GraphModule, sub_gm: GraphModule, orig_inputs: Sequence[Node], orig_outputs: Sequence[Node]
+) -> Node:
     name = sub_gm.__class__.__name__
     gm.add_submodule(name, sub_gm)
     last = gm.graph.output_node()
@@ -111,7 +139,7 @@ def insert_subgm(
         else:
             called.meta = dict(orig_outputs[0].meta)
             orig_outputs[0].replace_all_uses_with(called, propagate_meta=False)
-    return gm
+    return called
 
 
 def erase_nodes(gm: GraphModule, nodes: Sequence[Node]) -> None:
@@ -134,14 +162,32 @@ def fuse_by_partitions(
         prefix: the modules are called by it and their number.
         always_return_tuple: whether one value is returned as a tuple, too.
     """
+    before = order_of_writes(gm.graph)
+    place = {node: i for i, node in enumerate(gm.graph.nodes)}
+    calls: dict[Node, Node] = {}  # of nodes that are in a module by now
+    behind: dict[Node, set[Node]] = {}  # {node: those behind it where one of them writes}
+    for node, earlier in before.items():
+        for other in earlier:
+            behind.setdefault(other, set()).add(node)
+
+    def later(node: Node) -> Iterator[Node]:
+        yield from node.users
+        yield from (calls.get(n, n) for n in behind.get(node, ()))
+
     for number, partition in enumerate(partitions):
-        nodes = topo_sort(list(partition))
-        made, taken, given = fuse_as_graphmodule(
-            gm, nodes, f"{prefix}{number}", always_return_tuple=always_return_tuple
-        )
-        insert_subgm(gm, made, taken, given)
+        nodes = topo_sort(sorted(partition, key=place.__getitem__), before)
+        if not _may_run_as_one(nodes, later):
+            raise RuntimeError("Invalid partition, found dependency cycles")
+        made, taken, given = _as_module(gm, nodes, f"{prefix}{number}", always_return_tuple)
+        call = _insert_call(gm, made, taken, given)
+        calls |= dict.fromkeys(nodes, call)
+        behind[call] = {n for node in nodes for n in behind.get(node, ())} - set(nodes)
         erase_nodes(gm, nodes)
-    stable_topological_sort(gm)
+    between: dict[Node, set[Node]] = {}
+    for node, earlier in before.items():
+        own = calls.get(node, node)
+        between.setdefault(own, set()).update({calls.get(n, n) for n in earlier} - {own})
+    stable_topological_sort(gm, between)
     gm.graph.lint()
     gm.recompile()
     return gm

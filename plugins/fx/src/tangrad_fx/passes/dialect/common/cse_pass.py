@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from tangrad.utils._pytree import tree_flatten
+from tangrad_fx.effects import Memory, written
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule
 from tangrad_fx.node import Node
@@ -28,7 +30,7 @@ def get_CSE_banned_ops() -> frozenset[str]:
 class CSEPass(PassBase):
     """Replace nodes that compute what an earlier node computed.
 
-    Nodes that write, draw random numbers or have other effects stay.
+    Nodes that write, draw random numbers or have other effects stay, and so does what is written.
 
     Args:
         banned_ops: functions, or their names, that stay, too; by default those that draw.
@@ -42,8 +44,12 @@ class CSEPass(PassBase):
         graph, copies = Graph(), dict[Node, Node]()
         seen: dict[Any, Node] = {}
         modified = False
+        memory, writes = Memory(graph_module.graph), Counter[Node]()
         for node in graph_module.graph.nodes:
             key = self._key(node, copies)
+            if key is not None and node.op != "get_attr":
+                key = None if memory.is_written(node) else (key, _seen(node, memory, writes))
+            writes.update(memory.of(target) for target in written(node))
             if key is not None and key in seen:
                 copies[node] = seen[key]
                 modified = True
@@ -70,3 +76,8 @@ class CSEPass(PassBase):
     def _stays(self, target: Callable[..., Any] | str) -> bool:
         name = getattr(target, "__name__", str(target)).partition(".")[0]
         return target in self.banned_ops or name in self.banned_ops or name.endswith("_")
+
+
+def _seen(node: Node, memory: Memory, writes: Counter[Node]) -> tuple[int, ...]:
+    """Return how often what a node uses was written before."""
+    return tuple(writes[memory.of(used)] for used in node.all_input_nodes)
