@@ -268,7 +268,11 @@ def _note(
         )
     known = found.get(name)
     if known is None:
-        known = Size(name, example, wanted.min or 0, wanted.max, required, [])
+        known = Size(name, example, 0, None, required, [])
+    known = known._replace(
+        min=max(known.min, wanted.min or 0),
+        max=min((m for m in (known.max, wanted.max) if m is not None), default=None),
+    )
     if known.example != example:
         raise ValueError(
             f"dynamic_shapes: {name} is {known.example} in one place, and {example} in {path}, "

@@ -20,6 +20,8 @@ from tangrad_fx.node import Node
 
 __all__ = ["draft_export", "export"]
 
+_RAISED = (RuntimeError, ValueError, IndexError)  # by a program at sizes that it cannot take
+
 
 def export(
     mod: Module,
@@ -70,6 +72,10 @@ def export(
             generalize(base, call, wanted)
             break
         except varying.DependsOnSizesError as error:
+            narrowed = [_narrowed(call, size) for size in wanted]
+            if narrowed != wanted:
+                wanted = narrowed
+                continue
             fixed = [size for size in wanted if not size.required]
             if not fixed:
                 names = ", ".join(size.name for size in wanted)
@@ -119,6 +125,28 @@ class _Call:
         return trace(self.mod, args, kwargs, self.names)
 
 
+def _narrowed(call: _Call, size: Size) -> Size:
+    """Return a hinted size with the greatest that the program takes, if it does not take more."""
+    if size.max is not None or size.name != f"s{size.example}":  # a Dim's range is the caller's
+        return size
+
+    def runs(by: int) -> bool:
+        try:
+            call.run({(p.input, p.dim): p.of(size.example + by) for p in size.places})
+        except _RAISED:
+            return False
+        return True
+
+    fails = next((2**k for k in range(7) if not runs(2**k)), None)
+    if fails is None:
+        return size
+    taken = fails // 2
+    while fails - taken > 1:
+        middle = (taken + fails) // 2
+        taken, fails = (middle, fails) if runs(middle) else (taken, middle)
+    return size._replace(max=size.example + taken)
+
+
 def generalize(base: Trace, call: Any, wanted: list[Size]) -> None:
     """Have a graph compute its integers from the sizes of its inputs.
 
@@ -138,7 +166,7 @@ def generalize(base: Trace, call: Any, wanted: list[Size]) -> None:
         )
     checks = varying.offsets_to_check(wanted)
     traces = {}
-    for offsets in dict.fromkeys((*varying.offsets_to_try(len(wanted)), *checks)):
+    for offsets in dict.fromkeys((*varying.offsets_to_try(wanted), *checks)):
         sizes = {
             (place.input, place.dim): place.of(size.example + by)
             for size, by in zip(wanted, offsets, strict=True)
@@ -146,7 +174,7 @@ def generalize(base: Trace, call: Any, wanted: list[Size]) -> None:
         }
         try:
             other = call.run(sizes)
-        except (RuntimeError, ValueError, IndexError) as error:
+        except _RAISED as error:
             raise varying.DependsOnSizesError(
                 f"with sizes changed by {offsets} the program raises: {error}"
             ) from error

@@ -9,8 +9,10 @@ it went at the example.
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import tangrad
@@ -42,25 +44,46 @@ class Polynomial(NamedTuple):
     terms: tuple[tuple[tuple[int, ...], int], ...]
 
 
-def offsets_to_try(count: int) -> list[Offsets]:
-    """Return by how much to change sizes in order to find a polynomial of second degree.
+def steps(size: Size) -> list[int]:
+    """Return by how much to change a size in order to find a polynomial: twice, within its range.
 
-    Args:
-        count: how many sizes there are.
+    Where the range has no two other sizes there are fewer: they tell all that may be asked.
     """
-    single = [tuple(int(i == k) for i in range(count)) for k in range(count)]
-    twice = [tuple(2 * x for x in one) for one in single]
-    pairs = [_sum(a, b) for a, b in itertools.combinations(single, 2)]
-    return [*single, *twice, *pairs]
+    low, high = _usual_range(size)
+    above, below = [1, 2], [-1, -2]
+    found = [d for d in (*above, *below) if low <= size.example + d <= high]
+    # Sizes of 0 and 1 are tried only if there are no others, as they are broadcast.
+    return (found or [d for d in below if size.min <= size.example + d])[:2]
+
+
+def offsets_to_try(sizes: list[Size]) -> list[Offsets]:
+    """Return by how much to change sizes in order to find a polynomial of second degree."""
+    single = [
+        [tuple(by if i == k else 0 for i in range(len(sizes))) for by in steps(size)]
+        for k, size in enumerate(sizes)
+    ]
+    firsts = [offsets[0] for offsets in single if offsets]
+    pairs = [_sum(a, b) for a, b in itertools.combinations(firsts, 2)]
+    return [*itertools.chain.from_iterable(single), *pairs]
 
 
 def offsets_to_check(sizes: list[Size]) -> list[Offsets]:
     """Return further changes of sizes, at which a polynomial is checked: within their ranges."""
-    further = tuple(3 + k for k in range(len(sizes)))
-    least = tuple(min(0, max(s.min, 2) - s.example) for s in sizes)
+    ranges = [_usual_range(size) for size in sizes]
+    further = tuple(
+        3 + k if s.example + 3 + k <= high else max(low - s.example, -3 - k)
+        for k, (s, (low, high)) in enumerate(zip(sizes, ranges, strict=True))
+    )
+    least = tuple(low - s.example for s, (low, _) in zip(sizes, ranges, strict=True))
     most = tuple(0 if s.max is None else s.max - s.example for s in sizes)
     found = [further, least, most]
     return [f for i, f in enumerate(found) if any(f) and f not in found[:i]]
+
+
+def _usual_range(size: Size) -> tuple[int, float]:
+    """Return the range of a size without 0 and 1, for all places where it is found."""
+    low = max(size.min, 2, *(-((p.plus - 2) // p.times) for p in size.places))
+    return min(low, size.example), math.inf if size.max is None else size.max
 
 
 def _sum(a: Offsets, b: Offsets) -> Offsets:
@@ -205,34 +228,48 @@ def polynomial(integer: Integer, sizes: list[Size], checks: list[Offsets]) -> Po
     """
     f, value, count = integer.values, integer.value, len(sizes)
     b = [size.example for size in sizes]
-    single = offsets_to_try(count)[:count]
-    terms: dict[tuple[int, ...], int] = {(): 2 * value}
+    terms: dict[tuple[int, ...], Fraction] = {(): Fraction(2 * value)}
 
-    def add(factors: tuple[int, ...], by: int) -> None:
-        terms[factors] = terms.get(factors, 0) + by
+    def add(factors: tuple[int, ...], by: Fraction) -> None:
+        terms[factors] = terms.get(factors, Fraction(0)) + by
 
-    for i, one in enumerate(single):
-        square = f[_sum(one, one)] - 2 * f[one] + value  # twice the coefficient of the square
-        slope = 2 * (f[one] - value) - square
-        add((i,), slope - 2 * square * b[i])
-        add((i, i), square)
-        add((), -slope * b[i] + square * b[i] ** 2)
-    for i, j in itertools.combinations(range(count), 2):
-        both = 2 * (f[_sum(single[i], single[j])] - f[single[i]] - f[single[j]] + value)
+    def change(*of: tuple[int, int]) -> int:
+        """Return the integer where some sizes, by position, are changed by some number."""
+        return f[tuple(dict(of).get(i, 0) for i in range(count))]
+
+    stepped = [(i, s) for i, size in enumerate(sizes) if (s := steps(size))]
+    for i, (step, *others) in stepped:
+        slope = Fraction(change((i, step)) - value, step)
+        square = Fraction(0)
+        for other in others:
+            square = (Fraction(change((i, other)) - value, other) - slope) / (other - step)
+        # Newton's form, in terms of the size itself.
+        add((i, i), 2 * square)
+        add((i,), 2 * (slope - square * (2 * b[i] + step)))
+        add((), 2 * (square * b[i] * (b[i] + step) - slope * b[i]))
+    for (i, (step, *_)), (j, (other, *_)) in itertools.combinations(stepped, 2):
+        corner = change((i, step), (j, other)) - change((i, step)) - change((j, other)) + value
+        both = Fraction(2 * corner, step * other)
         add((i, j), both)
         add((i,), -both * b[j])
         add((j,), -both * b[i])
         add((), both * b[i] * b[j])
-    made = Polynomial(tuple((k, v) for k, v in terms.items() if v))
+    if any(v.denominator != 1 for v in terms.values()):
+        raise _no_polynomial(integer, next(iter(f)))
+    made = Polynomial(tuple((k, int(v)) for k, v in terms.items() if v))
     for offsets in checks:
         if evaluate(made, [x + o for x, o in zip(b, offsets, strict=True)]) != f[offsets]:
-            raise DependsOnSizesError(
-                f"an integer given to '{integer.node.name}' ({integer.node.target}) is {value} in "
-                f"the example and {f[offsets]} with sizes changed by {offsets}, and is no sum of "
-                "products of sizes",
-                integer.node,
-            )
+            raise _no_polynomial(integer, offsets)
     return made
+
+
+def _no_polynomial(integer: Integer, offsets: Offsets) -> DependsOnSizesError:
+    return DependsOnSizesError(
+        f"an integer given to '{integer.node.name}' ({integer.node.target}) is {integer.value} in "
+        f"the example and {integer.values[offsets]} with sizes changed by {offsets}, and is no sum "
+        "of products of sizes",
+        integer.node,
+    )
 
 
 def evaluate(p: Polynomial, sizes: list[Any]) -> Any:
