@@ -12,6 +12,7 @@ from tangrad_fx._symbolic_trace import symbolic_trace
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule
 from tangrad_fx.node import Node, map_arg
+from tangrad_fx.passes.tools_common import stable_topological_sort
 from tangrad_fx.passes.utils.matcher_utils import InternalMatch, SubgraphMatcher
 
 __all__ = ["Match", "ReplacedPatterns", "replace_pattern", "replace_pattern_with_filters"]
@@ -110,6 +111,8 @@ def replace_pattern_with_filters(
         )
         assert new is not None
         replaced.append(_replace(graph, pattern_graph, new, match, changed))
+    if not _is_ordered(graph):  # a result was used before all that the pattern takes was there
+        stable_topological_sort(gm)
     gm.recompile()
     if isinstance(replacement, Module):
         _replace_attributes(gm, replacement)
@@ -140,18 +143,15 @@ def _replace(
             f"the pattern has {len(match.placeholder_nodes)} inputs and its replacement "
             f"{len(inputs)}"
         )
-    val_map: dict[Node, Node] = {}
-    for wanted, given in zip(inputs, match.placeholder_nodes, strict=True):
-        found = changed.get(given, given) if isinstance(given, Node) else given
-        val_map[wanted] = found
-    users = {u for n in match.returning_nodes for u in n.users}
-    first = next((n for n in graph.nodes if n in users), None)
-    if users and len(match.returning_nodes) == 1:
-        first = next(n for n in graph.nodes if n in match.returning_nodes[0].users)
-    elif first is None:
-        first = next(n for n in graph.nodes if n.op == "output")
-    last_input = _last(graph, [v for v in val_map.values() if isinstance(v, Node)])
-    with graph.inserting_before(first) if first is not None else graph.inserting_after(last_input):
+    val_map: dict[Node, Any] = {}
+    for place, wanted in enumerate(inputs):
+        # What stands for an input may be a list of nodes, of which others took the place since.
+        found = map_arg(match.placeholder_nodes[place], lambda n: _now(n, changed))
+        val_map[wanted] = match.placeholder_nodes[place] = found
+    for p, placeholder in zip(_placeholders(pattern), match.placeholder_nodes, strict=True):
+        if p in match.nodes_map:
+            match.nodes_map[p] = placeholder
+    with _place(graph, pattern, match):
         result = graph.graph_copy(new, val_map)
     copied = [val_map[n] for n in new.nodes if n.op not in ("placeholder", "output")]
     results: list[Node] = []
@@ -174,8 +174,45 @@ def _replace(
     return ReplacedPatterns(match.anchors[0], match.nodes_map, copied)
 
 
-def _last(graph: Graph, nodes: list[Node]) -> Node | None:
-    return next((n for n in reversed(graph.nodes) if n in nodes), None)
+def _placeholders(graph: Graph) -> list[Node]:
+    return [n for n in graph.nodes if n.op == "placeholder"]
+
+
+def _now(node: Node, changed: dict[Node, Node]) -> Node:
+    """Return what stands in a node's place by now."""
+    while node in changed:
+        node = changed[node]
+    return node
+
+
+def _place(graph: Graph, pattern: Graph, match: InternalMatch) -> Any:
+    """Return the place for a replacement: in front of the first user, if nothing acts before.
+
+    What acts is a call that writes, or has other effects: it stays behind what was matched.
+    """
+    order = list(graph.nodes)
+    place = {node: i for i, node in enumerate(order)}
+    inputs: list[Node] = []
+    map_arg(match.placeholder_nodes, inputs.append)
+    own = [match.nodes_map[n] for n in pattern.nodes if n.op not in ("placeholder", "output")]
+    behind = max((place[n] for n in (*inputs, *own)), default=-1) + 1
+    while order[behind].op == "placeholder":
+        behind += 1
+    users = {u for n in match.returning_nodes for u in n.users}
+    first = min((place[u] for u in users), default=behind)
+    given = all(place[n] < first for n in inputs) and order[first].op != "placeholder"
+    between = order[min(first, behind) : max(first, behind)]
+    acts = any(n.is_impure(False) for n in between if n not in own)
+    return graph.inserting_before(order[first if given and not acts else behind])
+
+
+def _is_ordered(graph: Graph) -> bool:
+    seen: set[Node] = set()
+    for node in graph.nodes:
+        if not seen.issuperset(node.all_input_nodes):
+            return False
+        seen.add(node)
+    return True
 
 
 def _replace_attributes(gm: GraphModule, replacement: Module) -> None:

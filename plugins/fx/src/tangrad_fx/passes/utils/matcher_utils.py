@@ -163,10 +163,8 @@ class SubgraphMatcher:
             return False
         if pn in match.nodes_map:
             return match.nodes_map[pn] is gn
-        if pn.op != "placeholder" and any(
-            g is gn and p.op != "placeholder" for p, g in match.nodes_map.items()
-        ):
-            return False
+        if any(g is gn for g in match.nodes_map.values()):
+            return False  # one node stands for one of the pattern's, as with PyTorch
         if not self._same_call(pn, gn):
             return False
         before = dict(match.nodes_map)
