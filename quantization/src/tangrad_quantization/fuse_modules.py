@@ -9,6 +9,14 @@ from typing import Any
 from tangrad import nn
 from tangrad.nn.utils.parametrize import type_before_parametrizations
 from tangrad_quantization.fuser_method_mappings import get_fuser_method
+from tangrad_quantization.hooks import (
+    clear_after,
+    hooks_after,
+    hooks_before,
+    register_after,
+    register_before,
+    without_hooks_before,
+)
 
 # Used here by programs, too, because PyTorch's file imports them.
 from tangrad_quantization.fuser_method_mappings import (  # isort: skip
@@ -33,13 +41,14 @@ def fuse_known_modules(
         AssertionError: modules of these types cannot be fused.
     """
     kinds = tuple(type_before_parametrizations(module) for module in mod_list)
-    fused = get_fuser_method(kinds, additional_fuser_method_mapping)(is_qat, *mod_list)
-    for hook in mod_list[0]._forward_pre_hooks.values():
-        fused.register_forward_pre_hook(hook)
-    mod_list[0]._forward_pre_hooks.clear()
-    for hook in mod_list[-1]._forward_hooks.values():
-        fused.register_forward_hook(hook)
-    mod_list[-1]._forward_hooks.clear()
+    fuse = get_fuser_method(kinds, additional_fuser_method_mapping)
+    before, after = hooks_before(mod_list[0]), hooks_after(mod_list[-1])
+    # Off before fusing, which may copy the first module: a copied hook would run as well.
+    with without_hooks_before(mod_list[0]):
+        fused = fuse(is_qat, *mod_list)
+    clear_after(mod_list[-1])
+    register_before(fused, before)
+    register_after(fused, after)
     return [fused, *(nn.Identity().train(mod_list[0].training) for _ in mod_list[1:])]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import tangrad
 from tangrad import nn
 from tangrad.nn.utils.parametrize import type_before_parametrizations
+from tangrad_quantization.hooks import hooks_after, hooks_before, register_after, register_before
 from tangrad_quantization.nn import quantizable
 from tangrad_quantization.nn import quantized as nnq
 from tangrad_quantization.nn.intrinsic.modules import _FusedModule
@@ -501,12 +502,8 @@ def swap_module(
         made = make(mod, **extra)
     else:
         return mod
-    for hook in mod._forward_pre_hooks.values():
-        if hook is not _observe_input:
-            made.register_forward_pre_hook(hook)
-    for hook in mod._forward_hooks.values():
-        if hook is not _observe_output:
-            made.register_forward_hook(hook)
+    register_before(made, [h for h in hooks_before(mod) if h.call is not _observe_input])
+    register_after(made, [h for h in hooks_after(mod) if h.call is not _observe_output])
     devices = _devices(mod)
     if len(devices) > 1:
         raise RuntimeError(
