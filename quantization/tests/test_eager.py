@@ -401,3 +401,46 @@ def test_layers_with_sparse_weights_compute_as_dense_ones(kind):
     twin.load_state_dict(made.state_dict())
     assert tangrad.equal(twin(x), made(x))
     assert twin.row_block_size == 1
+
+
+@pytest.mark.parametrize("chain", [["conv", "bn"], ["conv", "bn", "relu"], ["conv", "relu"]])
+@pytest.mark.parametrize("train", [False, True])
+def test_hooks_of_a_fused_chain_run_once_as_they_were_registered(chain, train):
+    class Chain(tangrad.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = tangrad.nn.Conv2d(2, 2, 1)
+            self.bn, self.relu = tangrad.nn.BatchNorm2d(2), tangrad.nn.ReLU()
+
+        def forward(self, x):
+            for name in chain:
+                x = getattr(self, name)(x)
+            return x
+
+    seen = []
+    model = Chain().train(train)
+    first, last = model.conv, getattr(model, chain[-1])
+    first.register_forward_pre_hook(lambda module, args: seen.append("before"))
+    first.register_forward_pre_hook(
+        lambda module, args, kwargs: seen.append("named"), with_kwargs=True
+    )
+    last.register_forward_hook(
+        lambda module, args, kwargs, result: seen.append("after"), with_kwargs=True
+    )
+    fuse = ours.fuse_modules_qat if train else ours.fuse_modules
+    fused = fuse(model, [chain])
+    fused(tangrad.ones(1, 2, 2, 2))
+    assert seen == ["before", "named", "after"]
+
+
+def test_a_failed_fusion_leaves_hooks_where_they_are():
+    model = tangrad.nn.Sequential(tangrad.nn.Conv2d(2, 2, 1), tangrad.nn.BatchNorm2d(2)).eval()
+    seen = []
+    handle = model[0].register_forward_pre_hook(lambda module, args: seen.append("before"))
+    model[1].train()
+    with pytest.raises(AssertionError, match="same mode"):
+        ours.fuse_modules(model, [["0", "1"]], inplace=True)
+    model(tangrad.ones(1, 2, 2, 2))
+    handle.remove()
+    model(tangrad.ones(1, 2, 2, 2))
+    assert seen == ["before"]

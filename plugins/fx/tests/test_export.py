@@ -215,3 +215,75 @@ def test_what_is_no_program_is_named() -> None:
         export(Says(tangrad.sin), tangrad.ones(1))
     with pytest.raises(ValueError, match="there are no arguments"):
         export(Says(tangrad.sin), (tangrad.ones(1),), dynamic_shapes={"y": {0: Dim("n")}})
+
+
+class Sliced(nn.Module):
+    """Adds a table of eight values to what it gets, and notes the sizes that it runs with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = tangrad.arange(8.0)
+        self.seen: set[int] = set()
+
+    def forward(self, x: Any) -> Any:
+        self.seen.add(x.shape[0])
+        return x + self.table[: x.shape[0]]
+
+
+@pytest.mark.parametrize(
+    ("example", "least", "most"),
+    [(7, None, 8), (8, None, 8), (2, None, 8), (6, 6, 8), (8, 7, 8), (3, 2, 3), (2, 2, 3)],
+)
+def test_a_program_is_tried_within_the_range_of_a_size(example: int, least: Any, most: int) -> None:
+    module = Sliced()
+    sizes = {0: Dim("n", min=least, max=most)}
+    program = export(module, (tangrad.ones(example),), dynamic_shapes=(sizes,))
+    assert min(module.seen) >= (least or 0)
+    assert max(module.seen) <= most
+    for made in (program, program.run_decompositions()):
+        for size in range(least or 0, most + 1):
+            same(made.module()(tangrad.ones(size)), module(tangrad.ones(size)))
+        with pytest.raises(AssertionError, match="Guard failed"):
+            made.module()(tangrad.ones(most + 1))
+
+
+@pytest.mark.parametrize("hint", [Dim.AUTO, Dim.DYNAMIC, Dim.AUTO(max=8), Dim.DYNAMIC(min=3)])
+def test_the_greatest_size_of_a_hint_is_found(hint: Any) -> None:
+    program = export(Sliced(), (tangrad.ones(7),), dynamic_shapes=({0: hint},))
+    for size in (3, 6, 8):
+        same(program.module()(tangrad.ones(size)), Sliced()(tangrad.ones(size)))
+    with pytest.raises(AssertionError, match="Guard failed"):
+        program.module()(tangrad.ones(9))
+
+
+def test_a_dim_beyond_what_a_program_takes_is_refused() -> None:
+    for dim in (Dim("n"), Dim("n", max=9)):
+        with pytest.raises(ValueError, match="n cannot vary"):
+            export(Sliced(), (tangrad.ones(7),), dynamic_shapes=({0: dim},))
+
+
+def test_sizes_computed_from_others_stay_within_their_range() -> None:
+    class Pairs(nn.Module):
+        def forward(self, x: Any, y: Any) -> Any:
+            size = x.shape[0] - 1
+            return x[:-1] + tangrad.arange(8)[:size] + y.reshape(-1, 2).sum(1)[:size]
+
+    n = Dim("n", max=4)
+    shapes = ({0: 2 * n + 1}, {0: 4 * n})
+    program = export(Pairs(), (tangrad.ones(7), tangrad.ones(12)), dynamic_shapes=shapes)
+    for size in (2, 3, 4):
+        x, y = tangrad.ones(2 * size + 1), tangrad.ones(4 * size)
+        same(program.module()(x, y), Pairs()(x, y))
+
+
+def test_integers_of_second_degree_are_found_from_sizes_below() -> None:
+    class Squares(nn.Module):
+        def forward(self, x: Any, y: Any) -> Any:
+            n, m = x.shape[0], y.shape[0]
+            return tangrad.arange(n * n + 3 * m * n + m * (m - 1) // 2), (x, y)
+
+    shapes = ({0: Dim("n", max=5)}, {0: Dim("m", min=3, max=6)})
+    program = export(Squares(), (tangrad.ones(5), tangrad.ones(6)), dynamic_shapes=shapes)
+    for n, m in ((2, 3), (5, 3), (4, 6), (3, 5)):
+        x, y = tangrad.ones(n), tangrad.ones(m)
+        same(program.module()(x, y), Squares()(x, y))

@@ -206,3 +206,90 @@ def test_others_mark_what_may_change() -> None:
     assert changing() == 1
     assert "Return one." in str(changing.__doc__)
     assert "NOT" in str(changing.__doc__)
+
+
+cat, stack, exp, relu = tangrad.cat, tangrad.stack, tangrad.exp, tangrad.relu
+
+
+@pytest.mark.parametrize(
+    ("program", "pattern", "replacement", "wanted"),
+    [
+        (
+            lambda x, y: cat([cat([x, x]), cat([y, y])]),
+            lambda a: cat(a),
+            lambda a: cat(a) * 2,
+            lambda x, y: 4 * cat([x, x, y, y]),
+        ),
+        (
+            lambda x, y: stack([stack([x, y]).sum(0), y]).sum(0),
+            lambda a: stack(a).sum(0),
+            lambda a: stack(a).mean(0),
+            lambda x, y: stack([stack([x, y]).mean(0), y]).mean(0),
+        ),
+        (
+            lambda x, y: cat([relu(cat([relu(x), y])), y]),
+            lambda a, b: cat([relu(a), b]),
+            lambda a, b: cat([b, a]),
+            lambda x, y: cat([y, y, x]),
+        ),
+        (
+            lambda x, y: cat(tensors=(exp(exp(x)), exp(y)), dim=0),
+            lambda a: exp(a),
+            lambda a: a,
+            lambda x, y: cat([x, y]),
+        ),
+        (
+            lambda x, y: y[exp(exp(x)).sum().int() :],
+            lambda a: exp(a),
+            lambda a: a - a,
+            lambda x, y: y,
+        ),
+    ],
+)
+def test_matches_in_lists_of_others_are_replaced(
+    program: Any, pattern: Any, replacement: Any, wanted: Any
+) -> None:
+    module = fx.symbolic_trace(program)
+    found = fx.replace_pattern(module, pattern, replacement)
+    module.graph.lint()
+    x, y = tangrad.tensor([1.0, -2.0]), tangrad.tensor([3.0, 4.0])
+    assert module(x, y).tolist() == wanted(x, y).tolist()
+    erased = []
+    for match in found:
+        inputs = [n for p, n in match.nodes_map.items() if p.op == "placeholder"]
+        fx.node.map_arg(inputs, lambda n: erased.append(n) if n._erased else None)
+    assert not erased  # what stands for an input is in the graph
+
+
+def test_one_node_stands_for_one_input_of_a_pattern() -> None:
+    """As with PyTorch: `x + x` is no sum of two inputs."""
+    for side in (torch, tangrad):
+        module = side.fx.symbolic_trace(lambda x, y: (x + x, x + y))
+        found = side.fx.replace_pattern(module, lambda a, b: a + b, lambda a, b: a * b)
+        assert len(found) == 1
+
+
+def test_a_replacement_comes_before_later_writes() -> None:
+    def program(x: Any) -> Any:
+        y = tangrad.relu(x)
+        x.add_(1)
+        return y + x
+
+    module = fx.symbolic_trace(program)
+    fx.replace_pattern(module, lambda a: tangrad.relu(a), lambda a: a.clamp(min=0))
+    x = tangrad.tensor([-2.0, 3.0])
+    assert module(x.clone()).tolist() == program(x.clone()).tolist()
+
+
+def test_results_of_a_replacement_come_before_their_users() -> None:
+    def program(x: Any) -> Any:
+        y = tangrad.relu(x) + 1
+        return y * tangrad.neg(tangrad.exp(x))
+
+    module = fx.symbolic_trace(program)
+    fx.replace_pattern(
+        module, lambda a, b: (tangrad.relu(a), tangrad.neg(b)), lambda a, b: (a * 2, b * 3)
+    )
+    module.graph.lint()
+    x = tangrad.tensor([1.0])
+    assert module(x).tolist() == ((x * 2 + 1) * (x.exp() * 3)).tolist()

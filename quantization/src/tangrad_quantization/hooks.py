@@ -24,9 +24,7 @@ def hooks_before(module: Any) -> list[Hook]:
 def hooks_after(module: Any) -> list[Hook]:
     """Return the hooks after a module's `forward`, in the order in which they run."""
     named, always = module._forward_hooks_with_kwargs, module._forward_hooks_always_called
-    return [
-        Hook(call, key in named, key in always) for key, call in module._forward_hooks.items()
-    ]
+    return [Hook(call, key in named, key in always) for key, call in module._forward_hooks.items()]
 
 
 @contextmanager

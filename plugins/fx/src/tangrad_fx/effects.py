@@ -125,7 +125,7 @@ def _written_by_op(op: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, ..
     if definition is not None:
         if getattr(op, "functional", None) is not None:
             return first
-        places = [i for i in (definition.schema.written, *definition.schema.written_lists)]
+        places = (definition.schema.written, *definition.schema.written_lists)
         names = [definition.schema.params[i].name for i in places if i >= 0]
         values = tuple(given[name] for name in names if name in given)
         if values or names:
@@ -182,7 +182,8 @@ def _draws(node: Node) -> bool:
     given = _by_name(op, node.args, node.kwargs)
     if given.get("training", given.get("train", True)) is False:
         return False
-    return bool(definition.random) or any(p.name == "generator" for p in definition.schema.params)
+    forms = (definition, *(member.definition for member in definition.members))
+    return any(d.random or any(p.name == "generator" for p in d.schema.params) for d in forms)
 
 
 # -- modules

@@ -13,6 +13,7 @@ from typing import Any
 
 import tangrad
 from tangrad.nn import Module, Parameter
+from tangrad.utils import _pytree
 from tangrad_fx.codegen import PyTreeCodeGen
 from tangrad_fx.graph import Graph
 from tangrad_fx.naming import ROOT, custom_builtins, qualified_name, type_repr
@@ -98,6 +99,9 @@ def _deserialize_graph_module(
     graph._tracer_cls = tracer_cls
     codegen = body.get("_graphmodule_codegen")
     if codegen is not None:
+        output = graph.output_node()
+        # The code that was traced nests its results, and that of the graph will again.
+        output.args = (tuple(_pytree.tree_leaves(output.args[0])),)
         graph.set_codegen(codegen)
     made = (graph_module_cls or GraphModule)(shell, graph, class_name=name)
     for key, value in body.items():

@@ -87,9 +87,7 @@ class _Tracer(PythonKeyTracer):
         with insertion:
             node = self.graph.placeholder(f"c_{path}")
         node.meta["val"] = t.to("meta")
-        self.specs.insert(
-            at, InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), path)
-        )
+        self.specs.insert(at, InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), path))
         return node
 
 

@@ -90,7 +90,9 @@ class CapabilityBasedPartitioner:
             parts[number], part_of[node] = {node}, number
             for other in [p for p in reversed(parts) if p != number]:
                 joined = parts[number] | parts[other]
-                if not _leaves_and_returns(joined, reached, later):
+                if not _leaves_and_returns(joined, reached, later) and not _is_in_a_circle(
+                    joined, later, parts, part_of
+                ):
                     parts[number] = joined
                     del parts[other]
                     part_of |= dict.fromkeys(joined, number)
@@ -168,3 +170,23 @@ def _leaves_and_returns(
     """Return whether a node outside comes behind the part and the part behind it."""
     behind = {user for node in part for user in later[node] if user not in part}
     return any(not reached[node].isdisjoint(part) for node in behind)
+
+
+def _is_in_a_circle(
+    part: set[Node],
+    later: dict[Node, set[Node]],
+    parts: dict[int, set[Node]],
+    part_of: dict[Node, int],
+) -> bool:
+    """Return whether a part comes behind itself, where all of every part runs at once."""
+    waiting = [user for node in part for user in later[node] if user not in part]
+    seen: set[Node] = set()
+    while waiting:
+        node = waiting.pop()
+        if node in part:
+            return True
+        if node not in seen:
+            together = parts[part_of[node]] if node in part_of else {node}
+            seen |= together
+            waiting += [user for n in together for user in later[n] if user not in together]
+    return False
