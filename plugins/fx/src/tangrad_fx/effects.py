@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import tangrad
-from tangrad.nn.modules.dropout import _DropoutNd
+from tangrad import nn
 
 if TYPE_CHECKING:
     from tangrad_fx.graph import Graph
     from tangrad_fx.node import Node
 
 side_effectful_functions: set[Any] = {
-    *(tangrad._assert, tangrad._assert_async, tangrad.set_grad_enabled, tangrad.manual_seed),
+    *(tangrad._assert, tangrad.set_grad_enabled, tangrad.manual_seed),
     *(operator.setitem, operator.delitem, print, setattr, delattr),
 }
 _AUGMENTED = "add and concat floordiv lshift matmul mod mul or pow rshift sub truediv xor".split()
@@ -40,6 +40,10 @@ _FRESH_OPS = frozenset(
     "addbmm addmm addmv baddbmm bmm cat clone conv1d conv2d conv3d cumprod cumsum dot gather "
     "index_select layer_norm linear log_softmax logsumexp matmul mm mv outer softmax sort stack "
     "topk where".split()
+)
+_DROPPING = (
+    *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout),
+    *(nn.FeatureAlphaDropout, nn.RReLU),
 )
 _NONE: tuple[Any, ...] = ()
 
@@ -73,6 +77,8 @@ def has_effect(node: Node, impure_random: bool = True) -> bool:
 def _is_declared(target: Any) -> bool:
     """Return whether a function is one of those that do more than compute."""
     if _is_in(target, side_effectful_functions) or _is_in(target, _IN_PLACE_OPERATORS):
+        return True
+    if getattr(target, "__name__", "") == "_assert_async":
         return True
     # Ranks must agree on what is sent, whoever uses it.
     return str(getattr(target, "__module__", "")).startswith("tangrad_distributed")
@@ -175,7 +181,8 @@ def _out(node: Node) -> tuple[Any, ...]:
 
 def _draws(node: Node) -> bool:
     """Return whether a call draws random numbers."""
-    op = node.target if node.op == "call_function" else getattr(tangrad.Tensor, node.target, None)
+    target: Any = node.target
+    op = target if node.op == "call_function" else getattr(tangrad.Tensor, target, None)
     definition = getattr(op, "definition", None)
     if definition is None:
         return getattr(op, "__name__", "") in ("native_dropout", "rrelu", "gumbel_softmax")
@@ -222,7 +229,7 @@ def _writes_itself(module: Any, impure_random: bool) -> bool:
         return False
     if getattr(module, "track_running_stats", False) is True:
         return True
-    drops = isinstance(module, (_DropoutNd, tangrad.nn.RReLU))
+    drops = isinstance(module, _DROPPING)
     return impure_random and (drops or bool(getattr(module, "dropout", 0)))
 
 
@@ -320,7 +327,7 @@ def order_of_writes(graph: Graph) -> dict[Node, set[Node]]:
         if node.op not in _CALLS:
             continue
         before: set[Node] = set() if barrier is None else {barrier}
-        writes = {memory.of(n) for n in written(node)}
+        writes: set[Any] = {memory.of(n) for n in written(node)}
         seen = {memory.of(n) for n in _read(node)}
         if node.op == "call_module" and has_effect(node, False):
             writes.add(node.target)  # its buffers
@@ -353,9 +360,3 @@ def _read(node: Node) -> list[Node]:
     if getattr(getattr(op, "definition", None), "geometry", None) is not None:
         return []
     return node.all_input_nodes
-
-
-def register(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Have calls of a function kept where nobody uses their results."""
-    side_effectful_functions.add(function)
-    return function
