@@ -81,6 +81,7 @@ cdef extern from "native/state.h":
         void* observers
         void* finite
         const void* queue
+        void* walk
     tg_thread_state tg_tls
     newfunc tg_plain_new
     void tg_make_callable(PyTypeObject*, Py_ssize_t)

@@ -147,11 +147,7 @@ def backward(
     for t in wanted:
         if isinstance(t, _C.Tensor) and not t.is_leaf:
             t.retain_grad()
-    for t, g in zip(wanted, _C.engine_run(outputs, seeds, keep, create_graph, wanted), strict=True):
-        target = t if isinstance(t, _C.Tensor) else getattr(t.node, "variable", None)
-        # Of others the walk itself keeps the gradient.
-        if g is not None and target is not None and target.is_leaf:
-            _C.accumulate_into(target, g)
+    _C.engine_run(outputs, seeds, keep, create_graph, wanted, True)
 
 
 _warned_of_cycles = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from tangrad import _C
@@ -10,8 +11,23 @@ from tangrad import _C
 __all__ = ["Variable", "VariableMeta"]
 
 
+class ImperativeEngine:
+    """What walks backward, under PyTorch's name."""
+
+    @staticmethod
+    def queue_callback(callback: Callable[[], Any]) -> None:
+        """Call a function when the outermost backward pass that runs has ended.
+
+        Raises:
+            RuntimeError: no backward pass runs.
+        """
+        _C.queue_callback(callback)
+
+
 class VariableMeta(type):
     """Makes every tensor an instance of `Variable`."""
+
+    _execution_engine = ImperativeEngine()
 
     def __instancecheck__(cls, other: object) -> bool:
         return isinstance(other, _C.Tensor)

@@ -16,6 +16,8 @@ cdef class Run:
     cdef bint keep_graph
     cdef bint create_graph
     cdef bint selective          # only nodes on a path to the inputs run
+    cdef bint accumulates        # leaves among the inputs take their gradients
+    cdef list callbacks          # None, or what is called when the walk has ended
     cdef list heap
     cdef dict overflow           # states of nodes that another run occupies
     cdef dict captures           # (node, nr) -> list of positions
@@ -234,19 +236,22 @@ cdef int give(Run run, Node target, int nr, Tensor g) except -1:
 
 
 cdef list run_backward(list roots, list root_numbers, list root_grads, bint keep_graph, bint create_graph,
-                       list inputs):
+                       list inputs, bint accumulates):
     """Walk the graph from the roots.
 
     Args:
         roots, root_numbers, root_grads: nodes, result numbers and their gradients.
         inputs: None, or [(node, nr)] whose gradients are captured and returned.
+        accumulates: whether leaves among `inputs` take their gradients, with all of their hooks.
     """
     cdef Run run = Run.__new__(Run)
     cdef int saved_mode = tg_tls.grad_enabled
     cdef State s
     cdef Node node
     cdef Py_ssize_t i
+    cdef void* outer = tg_tls.walk
     run.active, run.keep_graph, run.create_graph = True, keep_graph, create_graph
+    run.accumulates = accumulates
     run.heap, run.overflow, run.captures = [], {}, {}
     if inputs is not None:
         run.captured = [None] * len(inputs)
@@ -259,6 +264,8 @@ cdef list run_backward(list roots, list root_numbers, list root_grads, bint keep
     if run.selective:
         mark_needed(run, distinct)
     tg_tls.grad_enabled = create_graph
+    if outer == NULL:
+        tg_tls.walk = <void*>run
     try:
         for i in range(len(roots)):
             s = run.state_of(roots[i])
@@ -271,10 +278,13 @@ cdef list run_backward(list roots, list root_numbers, list root_grads, bint keep
                 observed_node(run, node)
             else:
                 run_node(run, node)
+        for callback in run.callbacks or ():
+            callback()
     except BaseException:
         forget(run, distinct)
         raise
     finally:
+        tg_tls.walk = outer
         tg_tls.grad_enabled = saved_mode
         run.active = False
         run.overflow.clear()
@@ -322,6 +332,7 @@ cdef int run_node(Run run, Node node) except -1:
     if type(node) is AccumulateGrad:
         g = grads.pop()
         accumulate_grad(run, <AccumulateGrad>node, g)
+        after_leaf(node, g)
         return 0
     results = apply_node(node, grads, run) if not anomaly_mode else apply_watched(node, grads, run)
     if node.hooks is not None and (<dict>node.hooks).get("post"):
@@ -347,6 +358,8 @@ cdef list before_node(Run run, Node node, list grads):
     cdef dict hooks
     cdef object tensor_hooks
     if all([g is None for g in grads]):
+        if isinstance(node, AccumulateGrad) and (run.accumulates or not run.selective):
+            after_leaf(node, None)
         pass_nothing(run, node)
         return None
     if isinstance(node, AccumulateGrad):
@@ -369,11 +382,12 @@ cdef list before_node(Run run, Node node, list grads):
     wanted = False
     for nr in range(len(grads)):
         for position in run.captures.get((node, nr), ()):
-            run.captured[position] = grads[nr]
+            if not run.accumulates:
+                run.captured[position] = grads[nr]
             wanted = True
     if run.selective:
         if isinstance(node, AccumulateGrad):
-            return None
+            return grads if run.accumulates else None
         if wanted and not needed_below(run, node):
             pass_nothing(run, node)
             return None
@@ -410,6 +424,13 @@ cdef list after_node(Node node, list results, list grads):
                                    f"expected {len(inputs)}")
             inputs = replaced
     return list(inputs)
+
+
+cdef int after_leaf(Node node, Tensor g) except -1:
+    """Run the hooks behind a leaf's accumulation, also of one that was reached without a gradient."""
+    if node.hooks is not None and (<dict>node.hooks).get("post"):
+        after_node(node, [], [g])
+    return 0
 
 
 cdef int store_grad(Tensor t, Tensor g) except -1:
@@ -688,7 +709,7 @@ cdef Node end_of(object value, uint32_t* nr):
     return node
 
 
-def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None):
+def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None, bint accumulates=False):
     """Run backward from tensors.
 
     Args:
@@ -696,9 +717,10 @@ def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None):
         grads: their gradients, one tensor each (shapes checked by the caller).
         inputs: tensors or gradient edges whose gradients are wanted, or None to accumulate into
             all leaves.
+        accumulates: whether leaves among `inputs` take their gradients, with all of their hooks.
 
     Returns:
-        None, or the list of gradients of `inputs` (None where unreachable).
+        None, or the list of gradients of `inputs` (None where unreachable, or if `accumulates`).
     """
     cdef uint32_t nr
     cdef Node node
@@ -723,9 +745,18 @@ def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None):
                 raise RuntimeError("One of the differentiated Tensors does not require grad "
                                    f"([{describe_tensor(<Tensor>t)}])")
             keys.append((node, nr))
-    return run_backward(nodes, numbers, list(grads), keep_graph, create_graph, keys)
+    return run_backward(nodes, numbers, list(grads), keep_graph, create_graph, keys, accumulates)
 
 
-def accumulate_into(Tensor t not None, Tensor g not None):
-    """Add a gradient into t.grad (backward with inputs)."""
-    store_grad(t, g)
+def queue_callback(callback):
+    """Call `callback()` when the outermost backward walk of this thread has ended without an error.
+
+    Raises:
+        RuntimeError: none runs.
+    """
+    if tg_tls.walk == NULL:
+        raise RuntimeError("queue_callback: Final callbacks can only be installed during backward pass")
+    run = <Run>tg_tls.walk
+    if run.callbacks is None:
+        run.callbacks = []
+    run.callbacks.append(callback)

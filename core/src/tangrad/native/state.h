@@ -14,10 +14,11 @@ typedef struct tg_thread_state {
     void *observers;    /* NULL, or the observers on that stack (borrowed) */
     void *finite;       /* NULL, or what looks for NaN and infinity (borrowed) */
     const void *queue;  /* NULL, or the tg_queue that pointwise work is offered to */
+    void *walk;         /* NULL, or the outermost backward walk that runs (borrowed) */
 } tg_thread_state;
 
 static __thread tg_thread_state tg_tls
-    __attribute__((tls_model("initial-exec"))) = {NULL, 1, 0, 0, 0, 0, NULL, NULL, NULL};
+    __attribute__((tls_model("initial-exec"))) = {NULL, 1, 0, 0, 0, 0, NULL, NULL, NULL, NULL};
 
 /* A type whose calls arrive as vectors and which binds like a function. */
 static void tg_make_callable(PyTypeObject *type, Py_ssize_t vectorcall_offset)
