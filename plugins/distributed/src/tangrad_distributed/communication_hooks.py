@@ -14,6 +14,28 @@ from tangrad_distributed.world import default_group
 API = 1
 
 
+def check_hook(hook: Any) -> None:
+    """See that a hook can be one, as far as it says what it takes and returns.
+
+    Raises:
+        TypeError: it cannot be called.
+        ValueError: it says that it takes or returns something else.
+    """
+    if not callable(hook):
+        raise TypeError(f"Communication hook must be callable, got {type(hook).__name__}")
+    said = getattr(hook, "__annotations__", {})
+    taken, returned = said.get("bucket"), said.get("return")
+    if isinstance(taken, type) and not issubclass(GradBucket, taken):
+        raise ValueError(
+            f"Communication hook: bucket annotation should be dist.GradBucket, got {taken.__name__}"
+        )
+    if isinstance(returned, type) and not issubclass(Future, returned):
+        raise ValueError(
+            "Communication hook: return annotation should be futures.Future[Tensor], got "
+            f"{returned.__name__}"
+        )
+
+
 def group_of(state: Any) -> Any:
     """Return the group that a hook was given, all ranks by default."""
     return default_group("communication hook") if state is None else state

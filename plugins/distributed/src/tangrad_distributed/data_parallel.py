@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import tangrad
 from tangrad import nn
-from tangrad.plugin import phase
-from tangrad_distributed.communication_hooks import BUILT_IN, allreduce_hook
-from tangrad_distributed.futures import Future
-from tangrad_distributed.gradient_buckets import Bucket, GradBucket, cut_into_buckets
+from tangrad_distributed.communication_hooks import BUILT_IN, check_hook
+from tangrad_distributed.gradient_buckets import GradBucket
 from tangrad_distributed.join import LOCAL, NO_MORE, SYNCED, Join, Joinable, JoinHook
-from tangrad_distributed.reductions import ReduceOp
+from tangrad_distributed.reducer import Reducer
 from tangrad_distributed.world import default_group
 
 API = 1
@@ -69,8 +68,9 @@ class DistributedDataParallel(nn.Module, Joinable):
         delay_all_reduce_named_params, param_to_hook_all_reduce, mixed_precision: not supported.
 
     Raises:
-        ValueError: there is no default group, or both a group and a mesh are given.
-        RuntimeError: no parameter requires a gradient, or one is not initialized.
+        ValueError: there is no default group, or there are several `device_ids`.
+        RuntimeError: no parameter requires a gradient, one is not initialized, or both a group and
+            a mesh are given.
         NotImplementedError: an argument is given that is not supported.
     """
 
@@ -103,13 +103,9 @@ class DistributedDataParallel(nn.Module, Joinable):
             param_to_hook_all_reduce=param_to_hook_all_reduce,
             mixed_precision=mixed_precision,
         )
-        if device_mesh is not None:
-            if process_group is not None:
-                raise ValueError("Cannot specify both process_group and device_mesh arguments.")
-            process_group = device_mesh.get_group()
-        self.process_group = (
-            default_group("DistributedDataParallel") if process_group is None else process_group
-        )
+        self.process_group = _group_of(process_group, device_mesh)
+        if device_ids is not None and len(device_ids) > 1:
+            raise ValueError("device_ids can only be None or contain a single element.")
         self.module, self.device_ids, self.dim = module, device_ids, dim
         if broadcast_buffers is not None:
             _tell_deprecated(forward_sync_buffers is not None)
@@ -118,50 +114,72 @@ class DistributedDataParallel(nn.Module, Joinable):
         buffers_too = forward_sync_buffers is not None or broadcast_buffers is not False
         self.find_unused_parameters = find_unused_parameters
         self.gradient_as_bucket_view = gradient_as_bucket_view
-        self.static_graph = static_graph
+        self.static_graph = False
         self.require_backward_grad_sync = self.require_forward_param_sync = True
-        self._hook: Callable[[Any, GradBucket], Future[Any]] = allreduce_hook
-        self._hook_state: Any = self.process_group
-        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
-        ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())
-        self._named = [(name, p) for name, p in named if name not in ignored]
-        self._check(self._named)
-        self._parameters_in_order = [parameter for _, parameter in self._named]
-        self._ignored_buffers = set(ignored)
-        self._check_same_model()
+        self.parameters_to_ignore = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        self._check()
         if init_sync:
-            buffers = self._buffers_to_send() if buffers_too else []
-            self._synchronize([*self._parameters_in_order, *buffers])
-        sizes = _capacities(bucket_cap_mb, bucket_cap_mb_list)
-        cut = cut_into_buckets(self._parameters_in_order, sizes)
-        order = self._parameters_in_order
-        self._buckets = [Bucket(at, [order[i] for i in ids]) for at, ids in enumerate(cut)]
-        self._place = {
-            members[place]: (bucket, place)
-            for bucket, members in zip(self._buckets, cut, strict=True)
-            for place in range(len(members))
-        }
-        self._join: Any = None
-        self._armed = False
-        self._next = 0
-        self._under_way: list[tuple[Bucket, Future[Any]]] = []
-        self._handles = [
-            parameter.register_post_accumulate_grad_hook(self._when_ready(index))
-            for index, parameter in enumerate(self._parameters_in_order)
-        ]
+            self._check_same_model()
+            self._synchronize(self._states(buffers_too))
+        self._bucket_sizes = _capacities(bucket_cap_mb, bucket_cap_mb_list)
+        self._prepare(static_graph)
 
     # Setting up -------------------------------------------------------------------------------
 
-    def _check(self, named: list[tuple[str, Any]]) -> None:
-        if not named:
+    def _prepare(self, static_graph: bool) -> None:
+        """Make what only this process has."""
+        self._join: Any = None
+        self._join_divides_by_all = True
+        self._has_hook = False
+        self.reducer = Reducer(
+            self._trained(),
+            self.process_group,
+            self._bucket_sizes,
+            self.find_unused_parameters,
+            self.gradient_as_bucket_view,
+        )
+        if static_graph:
+            self._set_static_graph()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy or a pickle has; its group is the default one where it is made."""
+        if self.process_group is not default_group("a copy of DistributedDataParallel"):
             raise RuntimeError(
-                "DistributedDataParallel is not needed when a module doesn't have any parameters "
-                "that require a gradient."
+                "DDP Pickling/Unpickling are only supported when using DDP with the default "
+                "process group: this module was given another one"
             )
-        for name, parameter in named:
+        made_anew = ("process_group", "reducer", "_join")
+        return {name: one for name, one in self.__dict__.items() if name not in made_anew}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.process_group = default_group("a copy of DistributedDataParallel")
+        static_graph, self.static_graph = self.static_graph, False
+        self._prepare(static_graph)
+
+    def _kept(self, named: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        """Return names and tensors without those to be ignored."""
+        # Programs that put a module's name before each parameter write ".name" for its own.
+        ignored = self.parameters_to_ignore
+        return [one for one in named if one[0] not in ignored and f".{one[0]}" not in ignored]
+
+    def _trained(self) -> list[tuple[str, Any]]:
+        """Return what is averaged; a tied parameter that is ignored by one name goes by another."""
+        named = self._kept(self.module.named_parameters(remove_duplicate=False))
+        first = {id(one[1]): one for one in reversed(named)}
+        return [one for one in named if first[id(one[1])] is one and one[1].requires_grad]
+
+    def _check(self) -> None:
+        if not self._trained():
+            raise RuntimeError(
+                "DistributedDataParallel is not needed when a module doesn't have any parameter "
+                "that requires a gradient."
+            )
+        for name, parameter in self._kept(self.module.named_parameters()):
             if isinstance(parameter, nn.parameter.UninitializedParameter):
                 raise RuntimeError(
-                    f"DistributedDataParallel: {name} is not initialized. "
+                    f"DistributedDataParallel: {name} is not initialized. Modules with "
+                    "uninitialized parameters can't be used with `DistributedDataParallel`. "
                     "Run a dummy forward pass to initialize the module first."
                 )
 
@@ -173,7 +191,8 @@ class DistributedDataParallel(nn.Module, Joinable):
         """
         from tangrad_distributed.objects import all_gather_object
 
-        mine = [(name, tuple(p.shape), str(p.dtype)) for name, p in self._named]
+        named = self._kept(self.module.named_parameters())
+        mine = [(n, tuple(p.shape), str(p.dtype), p.requires_grad) for n, p in named]
         everyone: list[Any] = [None] * self.process_group.size()
         all_gather_object(everyone, mine, self.process_group)
         for rank, theirs in enumerate(everyone):
@@ -181,18 +200,64 @@ class DistributedDataParallel(nn.Module, Joinable):
                 pairs = zip(mine, theirs, strict=False)
                 differ = next((pair for pair in pairs if pair[0] != pair[1]), None)
                 raise RuntimeError(
-                    "DistributedDataParallel expects the same model on every rank: rank "
-                    f"{self.process_group.rank()} has {len(mine)} parameters, rank {rank} has "
-                    f"{len(theirs)}; first difference: {differ}"
+                    "DDP expects same model across all ranks: rank "
+                    f"{self.process_group.rank()} has {len(mine)} params, rank {rank} has "
+                    f"{len(theirs)}; first difference (name, shape, dtype, requires_grad): {differ}"
                 )
 
+    def _states(self, buffers_too: bool) -> list[Any]:
+        """Return what ranks have alike: parameters, the frozen ones too, and buffers."""
+        parameters = [one for _, one in self._kept(self.module.named_parameters())]
+        return parameters + (self._buffers_to_send() if buffers_too else [])
+
     def _buffers_to_send(self) -> list[Any]:
-        named = self.module.named_buffers()
-        return [buffer for name, buffer in named if name not in self._ignored_buffers]
+        return [buffer for _, buffer in self._kept(self.module.named_buffers())]
 
     def _synchronize(self, tensors: list[Any], source: int = 0) -> None:
         if tensors:
             self.process_group.broadcast(tensors, source)
+
+    def _set_static_graph(self) -> None:
+        """Take all steps for the same, before the first one; see `static_graph`."""
+        if self.static_graph:
+            warnings.warn(
+                "You've set static_graph to be True, no need to set it again.", stacklevel=2
+            )
+            return
+        self.static_graph = True
+        self.reducer.learn_from_the_first_step()
+
+    def _check_reducer_finalized(self) -> None:
+        """See that the last backward pass has reached every parameter.
+
+        Raises:
+            RuntimeError: it has not; names those that it left out.
+        """
+        self.reducer.check_finished()
+
+    def _remove_autograd_hooks(self) -> None:
+        """Average no gradients any more."""
+        self.reducer.remove_hooks()
+
+    @staticmethod
+    def _set_params_and_buffers_to_ignore_for_model(module: Any, names: Any) -> None:
+        """Say, before a module is wrapped, which parameters and buffers each rank keeps for itself.
+
+        Args:
+            module: the module.
+            names: as `named_parameters` and `named_buffers` of the module give them.
+        """
+        module._ddp_params_and_buffers_to_ignore = names
+        for name, one in chain(module.named_parameters(), module.named_buffers()):
+            if name in names:
+                one._ddp_ignored = True
+
+    @staticmethod
+    def _get_data_parallel_params(module: Any, named_params: bool = False) -> Iterator[Any]:
+        """Return the parameters of a module, with names if asked for, that ranks have alike."""
+        for name, one in module.named_parameters():
+            if not hasattr(one, "_ddp_ignored"):
+                yield (name, one) if named_params else one
 
     def register_comm_hook(self, state: Any, hook: Callable[[Any, GradBucket], Any]) -> None:
         """Let a hook average the gradients.
@@ -204,10 +269,16 @@ class DistributedDataParallel(nn.Module, Joinable):
 
         Raises:
             TypeError: it cannot be called.
+            ValueError: it says that it takes or returns something else.
+            RuntimeError: there is a hook already.
         """
-        if not callable(hook):
-            raise TypeError("Communication hook must be callable.")
-        self._hook, self._hook_state = hook, state
+        check_hook(hook)
+        if self._has_hook:
+            raise RuntimeError(
+                "register_comm_hook or register_builtin_comm_hook can only be called once."
+            )
+        self._has_hook = True
+        self.reducer.hook, self.reducer.hook_state = hook, state
 
     def _register_builtin_comm_hook(self, comm_hook_type: Any) -> None:
         self.register_comm_hook(self.process_group, BUILT_IN[comm_hook_type])
@@ -215,13 +286,20 @@ class DistributedDataParallel(nn.Module, Joinable):
     # A step -----------------------------------------------------------------------------------
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Run the module; afterwards backward averages its gradients."""
-        syncs = self.require_backward_grad_sync and tangrad.is_grad_enabled()
+        """Run the module; afterwards backward averages its gradients.
+
+        Raises:
+            RuntimeError: the backward pass of the last forward has left out parameters.
+        """
+        records = tangrad.is_grad_enabled()
+        if records:
+            self.reducer.check_finished()
+        syncs = self.require_backward_grad_sync and records
         source = 0 if self._join is None else self._join_step(SYNCED if syncs else LOCAL)
         self._renew_buffers(source, syncs)
         output = self.module(*inputs, **kwargs)
         if syncs:
-            self._arm(output)
+            self.reducer.prepare_for_backward(output)
         return output
 
     def _renew_buffers(self, source: int, syncs: bool) -> None:
@@ -239,106 +317,6 @@ class DistributedDataParallel(nn.Module, Joinable):
     def broadcast_buffers(self, value: bool) -> None:
         self.forward_sync_buffers = value
 
-    @property
-    def reducer(self) -> Reducer:
-        """Return what prepares for a backward pass, for programs that do so themselves."""
-        return Reducer(self)
-
-    def _arm(self, output: Any) -> None:
-        """Wait for the gradients that backward from `output` will bring; None: for all."""
-        for bucket in self._buckets:
-            bucket.begin()
-        self._next, self._under_way, self._armed = 0, [], True
-        unused: list[int] = []
-        if self._may_leave_out and output is not None:
-            reached = _leaves_of(output)
-            order = self._parameters_in_order
-            unused = [index for index, p in enumerate(order) if id(p) not in reached]
-        for index in unused:
-            self._ready(index, used=False)
-
-    def _when_ready(self, index: int) -> Callable[[Any], None]:
-        return lambda _: self._ready(index)
-
-    def _ready(self, index: int, used: bool = True) -> None:
-        """Note that a parameter has its gradient; send the buckets that are full."""
-        if not self._armed:
-            return
-        bucket, place = self._place[index]
-        if bucket.found[place]:
-            self._refuse_second(index)
-        if not bucket.take(place, used):
-            return
-        # In their order on all ranks, whatever the order in which they fill.
-        while self._next < len(self._buckets) and not self._buckets[self._next].missing:
-            self._send(self._buckets[self._next])
-            self._next += 1
-        if self._next == len(self._buckets):
-            self._finish()
-
-    def _refuse_second(self, index: int) -> None:
-        name = self._named[index][0]
-        raise RuntimeError(
-            f"DistributedDataParallel: the gradient of {name} came twice in one backward, after it "
-            "had been sent. Is the parameter used outside of forward, or in several "
-            "re-entrant backward passes? Backward through each forward once, or use no_sync()."
-        )
-
-    def _send(self, bucket: Bucket) -> None:
-        last = bucket.index == len(self._buckets) - 1
-        shown = GradBucket(bucket.index, bucket.buffer, bucket.parameters, last)
-        future = self._hook(self._hook_state, shown)
-        if not isinstance(future, Future):
-            raise TypeError(
-                f"a communication hook must return a Future, got {type(future).__name__}"
-            )
-        self._under_way.append((bucket, future))
-
-    def _finish(self) -> None:
-        """Wait for all buckets and give parameters their averaged gradients."""
-        self._armed = False
-        used = self._used_somewhere()
-        for bucket, future in self._under_way:
-            with phase("wait for gradients"):
-                averaged = future.wait()
-            averaged = averaged[0] if isinstance(averaged, (list, tuple)) else averaged
-            if averaged is not bucket.buffer:
-                bucket.buffer.copy_(averaged.view(-1))
-            if self._join is not None and not self._join_divides_by_all:
-                bucket.buffer.mul_(self.process_group.size() / len(self._join.at_work))
-            for parameter, view in zip(bucket.parameters, bucket.views, strict=True):
-                if id(parameter) in used:
-                    self._give(parameter, view)
-        self._under_way = []
-
-    def _give(self, parameter: Any, averaged: Any) -> None:
-        if self.gradient_as_bucket_view:
-            parameter.grad = averaged
-        elif parameter.grad is None:
-            parameter.grad = averaged.clone()
-        else:
-            parameter.grad.detach().copy_(averaged)
-
-    @property
-    def _may_leave_out(self) -> bool:
-        return self.find_unused_parameters or self.static_graph
-
-    def _used_somewhere(self) -> set[int]:
-        """Return the identities of the parameters that some rank has a gradient of."""
-        return self._exchange_used([p.grad is not None for p in self._parameters_in_order])
-
-    def _used_by_others(self) -> set[int]:
-        """Return the same on a rank that has no batch."""
-        return self._exchange_used([not self._may_leave_out] * len(self._parameters_in_order))
-
-    def _exchange_used(self, have: list[bool]) -> set[int]:
-        if self._may_leave_out:
-            counts = tangrad.tensor([int(one) for one in have])
-            self.process_group.all_reduce([counts], ReduceOp(ReduceOp.MAX))
-            have = [bool(one) for one in counts.tolist()]
-        pairs = zip(self._parameters_in_order, have, strict=True)
-        return {id(parameter) for parameter, has in pairs if has}
-
     # For ranks that have no more batches ------------------------------------------------------
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
@@ -354,7 +332,7 @@ class DistributedDataParallel(nn.Module, Joinable):
     @property
     def join_device(self) -> Any:
         """Return the device of its parameters."""
-        return self._parameters_in_order[0].device
+        return self.reducer.parameters[0].device
 
     @property
     def join_process_group(self) -> Any:
@@ -362,36 +340,34 @@ class DistributedDataParallel(nn.Module, Joinable):
         return self.process_group
 
     def _join_step(self, state: int) -> int:
-        """Tell what this rank does in a step that begins; return the first rank that works."""
+        """Tell what this rank does in a step that begins; return the last rank that works."""
         join = self._join
         assert join is not None
         if join.leads(self):
             join.begin_step(self, state)
         else:
             join.exchange(state)
-        return join.at_work[0]
+        self._weigh()
+        return join.at_work[-1]
+
+    def _weigh(self) -> None:
+        """Say what means over all ranks are multiplied by to be means over those that work."""
+        at_work = len(self._join.at_work)
+        by_all = self._join_divides_by_all
+        self.reducer.scale = 1.0 if by_all else self.process_group.size() / at_work
 
     def _shadow_step(self, states: list[int], source: int) -> None:
         """Take part in a step of the others, with gradients of zero."""
+        self.reducer.check_finished()
         self._renew_buffers(source, SYNCED in states)
-        if SYNCED not in states:
-            return
-        for bucket in self._buckets:
-            bucket.buffer.zero_()
-            self._send(bucket)
-        used = self._used_by_others()
-        for bucket, future in self._under_way:
-            future.wait()
-            # An optimizer that owns a part of the parameters steps on this rank, too.
-            for parameter, view in zip(bucket.parameters, bucket.views, strict=True):
-                if id(parameter) in used:
-                    self._give(parameter, view)
-        self._under_way = []
+        if SYNCED in states:
+            self._weigh()
+            self.reducer.shadow()
 
     def take_over(self, source: int) -> None:
         """Take over the parameters and buffers of a rank that worked to the last."""
-        buffers = self._buffers_to_send() if self.forward_sync_buffers else []
-        self._synchronize([*self._parameters_in_order, *buffers], source)
+        self.reducer.scale = 1.0
+        self._synchronize(self._states(self.forward_sync_buffers), source)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -433,26 +409,6 @@ class DistributedDataParallel(nn.Module, Joinable):
             yield
 
 
-class Reducer:
-    """Show how a module's gradients are averaged, under PyTorch's name.
-
-    Args:
-        module: the module.
-    """
-
-    def __init__(self, module: DistributedDataParallel) -> None:
-        self._module = module
-
-    def prepare_for_backward(self, outputs: list[Any]) -> None:
-        """Average the gradients of the next backward pass, whether its forward was to or not.
-
-        Args:
-            outputs: where it begins; only looked at to find unused parameters. With none of them
-                every parameter is waited for.
-        """
-        self._module._arm(outputs or None)
-
-
 class _DataParallelJoinHook(JoinHook):
     """Shadow a module's steps with gradients of zero, and take over its parameters at the end."""
 
@@ -464,13 +420,13 @@ class _DataParallelJoinHook(JoinHook):
         join = self._module._join
         assert join is not None
         states = join.states if join.leads(self._module) else join.exchange(NO_MORE)
-        self._module._shadow_step(states, join.at_work[0])
+        self._module._shadow_step(states, join.at_work[-1])
 
     def post_hook(self, is_last_joiner: bool) -> None:
         """Take over what a rank has that worked to the last."""
         join = self._module._join
         if join is not None and join.at_work:
-            self._module.take_over(join.at_work[0])
+            self._module.take_over(join.at_work[-1])
 
 
 def _refuse(**arguments: Any) -> None:
@@ -487,23 +443,16 @@ def _capacities(size: float | None, sizes: list[int] | None) -> list[int]:
     return [min(FIRST_BUCKET, capacity), capacity]
 
 
-def _leaves_of(output: Any) -> set[int]:
-    """Return the identities of the leaves that the tensors within an output depend on."""
-    from tangrad.utils import _pytree
+def _group_of(process_group: Any, device_mesh: Any) -> Any:
+    """Return the group that averages gradients.
 
-    nodes = [
-        tensor.grad_fn
-        for tensor in _pytree.tree_leaves(output)
-        if isinstance(tensor, tangrad.Tensor) and tensor.grad_fn is not None
-    ]
-    reached, seen = set(), set(nodes)
-    while nodes:
-        node = nodes.pop()
-        variable = getattr(node, "variable", None)
-        if variable is not None:
-            reached.add(id(variable))
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                nodes.append(following)
-    return reached
+    Raises:
+        RuntimeError: both are given, or the mesh has more than one dimension.
+    """
+    if device_mesh is None:
+        return default_group("DistributedDataParallel") if process_group is None else process_group
+    if process_group is not None:
+        raise RuntimeError("Cannot specify both process_group and device_mesh arguments.")
+    if device_mesh.ndim != 1:
+        raise RuntimeError(f"Only 1D device mesh is supported, but got {device_mesh}.")
+    return device_mesh.get_group()

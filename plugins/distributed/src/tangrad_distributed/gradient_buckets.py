@@ -86,33 +86,36 @@ class GradBucket:
 
 
 class Bucket:
-    """Gather gradients until all of its parameters have theirs."""
+    """Gather gradients until all of its parameters have theirs.
 
-    def __init__(self, index: int, parameters: list[Any]) -> None:
-        self.index, self.parameters = index, parameters
+    Args:
+        index: which bucket.
+        members: places of its parameters among all.
+        parameters: its parameters.
+    """
+
+    def __init__(self, index: int, members: list[int], parameters: list[Any]) -> None:
+        self.index, self.members, self.parameters = index, members, parameters
         first = parameters[0]
-        total = sum(parameter.numel() for parameter in parameters)
-        self.buffer = tangrad.zeros(total, dtype=first.dtype, device=first.device)
         sizes = [parameter.numel() for parameter in parameters]
+        self.buffer = tangrad.zeros(sum(sizes), dtype=first.dtype, device=first.device)
         parts = self.buffer.split(sizes)
         self.views = [part.view_as(p) for part, p in zip(parts, parameters, strict=True)]
         self.missing = len(parameters)
-        self.found = [False] * len(parameters)
 
-    def begin(self) -> None:
-        """Wait for all gradients anew."""
-        self.missing = len(self.parameters)
-        self.found = [False] * len(self.parameters)
+    def take(self, place: int, keep: bool) -> None:
+        """Take over a parameter's gradient, zeros without one.
 
-    def take(self, place: int, used: bool) -> bool:
-        """Take over a parameter's gradient, zeros without one; tell whether all are there."""
-        if self.found[place]:
-            return False
-        self.found[place] = True
+        Args:
+            place: which parameter.
+            keep: let its gradient be the bucket's from now on.
+        """
         parameter, view = self.parameters[place], self.views[place]
-        if not used or parameter.grad is None:
+        gradient = parameter.grad
+        if gradient is None:
             view.zero_()
-        elif parameter.grad is not view:
-            view.copy_(parameter.grad.detach())
+        elif not keep or gradient.data_ptr() != view.data_ptr():
+            view.copy_(gradient.detach())
+            if keep:
+                parameter.grad = view
         self.missing -= 1
-        return self.missing == 0
