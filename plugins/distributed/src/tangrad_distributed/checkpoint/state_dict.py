@@ -12,6 +12,7 @@ from typing import Any
 
 import tangrad
 from tangrad import nn
+from tangrad.nn.modules.module import _IncompatibleKeys
 from tangrad_distributed.checkpoint.state_dict_saver import staged
 from tangrad_distributed.data_parallel import DistributedDataParallel
 from tangrad_distributed.objects import all_gather_object, broadcast_object_list
@@ -35,7 +36,7 @@ class StateDictOptions:
             `cpu_offload`, on rank 0 alone.
         cpu_offload: copies on the host.
         ignore_frozen_params: leave out parameters that require no gradient.
-        keep_submodule_prefixes: changes nothing.
+        keep_submodule_prefixes: names of submodules' states begin with where the submodule is.
         strict: every key has to be there, and no other.
         broadcast_from_rank0: rank 0 gives all ranks the state that is set.
         flatten_optimizer_state_dict: flat keys for the optimizer's state.
@@ -57,17 +58,21 @@ class _Named:
     """Hold the parameters of a model by the names that they have without wrappers."""
 
     model: Any
-    names: dict[int, str] = field(default_factory=dict)
+    names: dict[int, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, parameter in self.model.named_parameters(remove_duplicate=False):
-            self.names.setdefault(id(parameter), _plain(self.model, name))
+            self.names.setdefault(id(parameter), []).append(_plain(self.model, name))
 
     def of(self, parameter: Any) -> str:
+        return self.all_of(parameter)[0]
+
+    def all_of(self, parameter: Any) -> list[str]:
+        """Return the names of a parameter, of which a tied one has several."""
         try:
             return self.names[id(parameter)]
         except KeyError:
-            raise ValueError(
+            raise KeyError(
                 f"a parameter of shape {list(parameter.shape)} of the optimizer is not in the model"
             ) from None
 
@@ -116,19 +121,28 @@ def get_model_state_dict(
     for name, value in model.state_dict(keep_vars=True).items():
         if chosen.ignore_frozen_params and id(value) in frozen:
             continue
-        if submodules is not None and not _within(model, name, submodules):
+        prefix = "" if submodules is None else _prefix_within(model, name, submodules)
+        if prefix is None:
             continue
-        state[_plain(model, name)] = value.detach() if isinstance(value, tangrad.Tensor) else value
+        kept = _plain(model, name)
+        if not chosen.keep_submodule_prefixes:
+            kept = kept.removeprefix(_plain(model, prefix))
+        state[kept] = value.detach() if isinstance(value, tangrad.Tensor) else value
     return _given(state, chosen)
 
 
-def _within(model: nn.Module, name: str, modules: Iterable[nn.Module]) -> bool:
+def _prefix_within(model: nn.Module, name: str, modules: Iterable[nn.Module]) -> str | None:
+    """Return the part of a name that leads to one of some modules, None where none is on the way.
+
+    The part ends with a dot, unless it is empty.
+    """
     here: Any = model
-    for part in name.split("."):
+    parts = name.split(".")
+    for at, part in enumerate(parts):
         if here in modules:
-            return True
+            return "".join(f"{one}." for one in parts[:at])
         here = getattr(here, part, None)
-    return False
+    return None
 
 
 def set_model_state_dict(
@@ -165,7 +179,16 @@ def _from_first(state: dict[str, Any], options: StateDictOptions) -> dict[str, A
 
 
 def _listed(optimizers: Any) -> list[Any]:
-    return [optimizers] if isinstance(optimizers, tangrad.optim.Optimizer) else list(optimizers)
+    """Return one optimizer, or several, as a list.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    one = isinstance(optimizers, tangrad.optim.Optimizer)
+    listed = [optimizers] if one else list(optimizers)
+    if not listed:
+        raise RuntimeError("Optimizers are not passed in: give the optimizers of the model")
+    return listed
 
 
 def _own(optimizer: Any) -> Any:
@@ -207,14 +230,19 @@ def get_optimizer_state_dict(
         optimizers: one, or several.
         submodules: only of the parameters of these.
         options: see `StateDictOptions`.
+
+    Raises:
+        KeyError: a parameter of an optimizer is not the model's.
+        RuntimeError: there is no optimizer.
     """
     chosen, named = _options(options), _Named(model)
+    listed = _listed(optimizers)
     kept = None
     if submodules is not None:
         kept = {id(p) for module in submodules for p in module.parameters()}
     state: dict[str, Any] = {}
     groups: list[dict[str, Any]] = []
-    for optimizer in _listed(optimizers):
+    for optimizer in listed:
         own = _own(optimizer)
         _init_optim_state(own)
         for parameter, held in own.state.items():
@@ -253,20 +281,61 @@ def _flat(whole: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _nested(flat: dict[str, Any], optimizer: Any, named: _Named) -> dict[str, Any]:
-    """Return the nested form of a flat state, for the parameters of one optimizer."""
+def _nested(flat: dict[str, Any], optimizer: Any, named: _Named, strict: bool) -> dict[str, Any]:
+    """Return the nested form of a flat state, for the parameters of one optimizer.
+
+    Raises:
+        KeyError: an option of a group is not there.
+        RuntimeError: an entry of a parameter's state is missing, and `strict`.
+    """
     state: dict[str, Any] = {}
     groups = []
     for group in optimizer.param_groups:
-        names = [named.of(parameter) for parameter in group["params"]]
-        options = {key: value for key, value in group.items() if key != "params"}
-        for name in names:
-            prefix = f"state.{name}."
-            keys = [key for key in flat if key.startswith(prefix)]
-            state[name] = {key[len(prefix) :]: flat[key] for key in keys}
-            options = {k: flat.get(f"param_groups.{name}.{k}", v) for k, v in options.items()}
-        groups.append({**options, "params": names})
+        names = []
+        for parameter in group["params"]:
+            name = _found(flat, named.all_of(parameter))
+            names.append(name)
+            held = _within_flat(flat, f"state.{name}.")
+            expected = optimizer.state.get(parameter, {}) if parameter.requires_grad else {}
+            missing = [entry for entry in expected if str(entry) not in held]
+            if strict and missing:
+                raise RuntimeError(_missing(name, f", entries {', '.join(map(str, missing))}"))
+            if held:
+                state[name] = {**expected, **held}
+        # The first parameter speaks for its group: the others may be new to the state.
+        options = [option for option in group if option != "params" and names]
+        for option in options:
+            if f"param_groups.{names[0]}.{option}" not in flat:
+                raise KeyError(f"param_groups.{names[0]}.{option} is not in the optimizer's state")
+        said = {option: flat[f"param_groups.{names[0]}.{option}"] for option in options}
+        groups.append({**said, "params": names})
     return {"state": state, "param_groups": groups}
+
+
+def _missing(name: str, which: str = "") -> str:
+    return (
+        f"Missing optimizer state for parameter '{name}' in checkpoint{which}. The parameter "
+        "requires gradients; to load what there is, give StateDictOptions(strict=False)"
+    )
+
+
+def _found(flat: dict[str, Any], names: list[str]) -> str:
+    """Return the name of a parameter, which may have several, that a flat state goes by."""
+    known = (n for n in names if any(key.startswith(f"param_groups.{n}.") for key in flat))
+    return next(known, names[0])
+
+
+def _within_flat(flat: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """Return the entries under a prefix; those with further dots in their names as dictionaries."""
+    held: dict[str, Any] = {}
+    for key, value in flat.items():
+        if key.startswith(prefix):
+            *outer, last = key[len(prefix) :].split(".")
+            here = held
+            for part in outer:
+                here = here.setdefault(part, {})
+            here[last] = value
+    return held
 
 
 def set_optimizer_state_dict(
@@ -279,14 +348,18 @@ def set_optimizer_state_dict(
     """Load the states of optimizers by the names of parameters.
 
     Raises:
-        RuntimeError: the state of a parameter is missing, and `strict`.
+        RuntimeError: the state of a parameter is missing, or an entry of it in a flat one, and
+            `strict`; or there is no state at all.
+        KeyError: options of a group are missing, or a parameter is not the model's.
     """
     chosen, named = _options(options), _Named(model)
     given = _from_first(optim_state_dict, chosen)
+    if not given and not (chosen.cpu_offload and chosen.full_state_dict):
+        raise RuntimeError("set_optimizer_state_dict: the optim state_dict is empty")
     for optimizer in _listed(optimizers):
         own = _own(optimizer)
         _init_optim_state(own)
-        whole = given if "state" in given else _nested(given, optimizer, named)
+        whole = given if "state" in given else _nested(given, own, named, chosen.strict)
         own.load_state_dict(_numbered(own, whole, named, chosen.strict))
         if own is not optimizer:
             optimizer.pass_options(own.param_groups, optimizer.param_groups)
@@ -299,14 +372,19 @@ def _numbered(optimizer: Any, whole: dict[str, Any], named: _Named, strict: bool
     groups, count = [], 0
     for group in optimizer.param_groups:
         options = {key: value for key, value in group.items() if key != "params"}
+        known = False
         for at, parameter in enumerate(group["params"], count):
-            name = named.of(parameter)
+            names = named.all_of(parameter)
+            name = next((one for one in names if one in by_name), names[0])
             if name in whole["state"]:
                 state[at] = whole["state"][name]
-            elif strict and optimizer.state.get(parameter):
-                raise RuntimeError(f"Missing optimizer state for parameter {name} in checkpoint")
+            elif strict and parameter.requires_grad and optimizer.state.get(parameter):
+                raise RuntimeError(_missing(name))
             if name in by_name:
+                known = True
                 options = {key: by_name[name].get(key, value) for key, value in options.items()}
+        if group["params"] and not known:
+            raise KeyError(f"no group of the optimizer's state has {name} or one of its group")
         places = list(range(count, count + len(group["params"])))
         count += len(places)
         groups.append({**options, "params": places})
@@ -338,7 +416,11 @@ def set_state_dict(
     optim_state_dict: dict[str, Any],
     options: StateDictOptions | None = None,
 ) -> Any:
-    """Load the states of a model and of its optimizers; return missing and unexpected keys."""
-    found = set_model_state_dict(model, model_state_dict, options=options)
+    """Load the states of a model and of its optimizers; return missing and unexpected keys.
+
+    With no state of the model at all, only the optimizers' are loaded.
+    """
     set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
-    return found
+    if not model_state_dict and not _options(options).broadcast_from_rank0:
+        return _IncompatibleKeys([], [])
+    return set_model_state_dict(model, model_state_dict, options=options)
