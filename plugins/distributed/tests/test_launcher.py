@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import tangrad
 from tangrad.distributed import run
 from tangrad.distributed.elastic.multiprocessing.errors import ChildFailedError, record
 from tangrad.distributed.launcher import LaunchConfig, elastic_launch
@@ -148,3 +149,36 @@ def test_flags_of_torchrun_are_taken():
     found = run.settings(run.get_args_parser().parse_args(flags.split()))
     assert (found.processes, found.nodes, found.log_folder) == (3, 1, "l")
     assert found.command[-2:] == ["x.py", "-y"]
+
+
+THREADS = """
+import os
+print("rank", os.environ["RANK"], "may take", os.environ.get("OMP_NUM_THREADS"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("ranks", "set_to", "seen", "message"),
+    [(2, None, "1", True), (2, "3", "3", False), (1, None, "None", False)],
+)
+def test_several_ranks_take_one_thread_each_unless_a_number_is_set(
+    launch, ranks, set_to, seen, message
+):
+    environment = {key: one for key, one in os.environ.items() if key != "OMP_NUM_THREADS"}
+    if set_to is not None:
+        environment["OMP_NUM_THREADS"] = set_to
+    done = launch(THREADS, ranks=ranks, environment=environment)
+    assert done.returncode == 0, done.stderr
+    for rank in range(ranks):
+        assert f"rank {rank} may take {seen}" in done.stdout
+    assert ("OMP_NUM_THREADS is 1 for each of the 2 ranks" in done.stderr) is message
+
+
+def threads():
+    return os.environ.get("OMP_NUM_THREADS"), tangrad.get_num_threads()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_functions_as_ranks_take_one_thread_though_their_process_has_begun(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert elastic_launch(config(), threads)() == {0: ("1", 1), 1: ("1", 1)}

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import tangrad
 from tangrad_distributed import frames
 from tangrad_distributed.errors import DistStoreError
 from tangrad_distributed.store import PrefixStore, Store, follower_key
@@ -49,6 +50,23 @@ class Settings:
     role: str = "default"
     log_folder: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
+
+
+def thread_setting(ranks: int) -> dict[str, str]:
+    """Return the environment's part that says how many threads a rank takes.
+
+    That is one, where a machine has several ranks and nobody has said otherwise.
+    """
+    said = os.environ.get("OMP_NUM_THREADS", "1" if ranks > 1 else None)
+    return {} if said is None else {"OMP_NUM_THREADS": said}
+
+
+def take_environment(environment: dict[str, str]) -> None:
+    """Take over a rank's environment in a process that has begun already."""
+    os.environ.update(environment)
+    threads = environment.get("OMP_NUM_THREADS", "")
+    if threads.isdigit() and int(threads) > 0:
+        tangrad.set_num_threads(int(threads))
 
 
 class RankFailedError(RuntimeError):
@@ -94,6 +112,13 @@ class Agent:
         """
         s = self.settings
         os.environ.setdefault(frames.KEY_VARIABLE, frames.new_key() if s.nodes == 1 else "")
+        if s.processes > 1 and not {"OMP_NUM_THREADS"} & {*os.environ, *s.environment}:
+            print(
+                f"tangrad: OMP_NUM_THREADS is 1 for each of the {s.processes} ranks, so that they "
+                "do not overload the machine; set it to have another number",
+                file=sys.stderr,
+                flush=True,
+            )
         store = self._open_store()
         # Only the main thread may be asked to end.
         main = threading.current_thread() is threading.main_thread()
@@ -190,7 +215,7 @@ class Agent:
         return self.start(
             rank,
             {
-                "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+                **thread_setting(s.processes),
                 **s.environment,
                 "RANK": str(rank),
                 "LOCAL_RANK": str(local),

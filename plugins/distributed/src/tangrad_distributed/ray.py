@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import Any
 
 from tangrad_distributed import frames
+from tangrad_distributed.agent import take_environment, thread_setting
 from tangrad_distributed.errors import DistBackendError
 from tangrad_distributed.store import follower_key
 from tangrad_distributed.tcp_store import TCPStore
@@ -69,7 +70,7 @@ class _Worker:
 
     def work(self, environment: dict[str, str], fn: Any, args: Any, kwargs: Any) -> Any:
         """Call the function as a rank."""
-        os.environ.update(environment)
+        take_environment(environment)
         return fn(*args, **kwargs)
 
 
@@ -217,7 +218,7 @@ class _Run:
             "LOCAL_WORLD_SIZE": str(nodes.count(mine)),
             "GROUP_RANK": str(order.index(mine)),
             "GROUP_WORLD_SIZE": str(len(order)),
-            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+            **thread_setting(self._size),
             "TORCHELASTIC_RUN_ID": "ray",
             "TORCHELASTIC_USE_AGENT_STORE": "True",
         }

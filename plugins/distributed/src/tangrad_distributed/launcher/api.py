@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tangrad_distributed.agent import Agent, RankFailedError, Settings
+from tangrad_distributed.agent import Agent, RankFailedError, Settings, take_environment
 from tangrad_distributed.run import address, child_failed
 
 
@@ -74,7 +74,7 @@ class _Called:
 
 
 def _call(environment: dict[str, str], function: Any, args: Sequence[Any], path: str) -> None:
-    os.environ.update(environment)
+    take_environment(environment)
     result = function(*args)
     with open(path, "wb") as file:
         pickle.dump(result, file)
