@@ -1,11 +1,14 @@
 """Random programs with data parallelism, which PyTorch and tangrad run alike.
 
-`python ddp_programs.py FIRST COUNT` prints what PyTorch's two ranks see of the programs with those
-numbers, as JSON. A program is plain data: a model, options, and a list of things to do. Everything
-that ranks could differ in (first values, batches, gradients set by hand, which outputs are used) is
-drawn for each rank. After each thing, all parameters, gradients and buffers are noted.
+`python ddp_programs.py FIRST COUNT [MODULE]` prints what PyTorch's two ranks see of the programs
+with those numbers, as JSON; of those of another module that has `drawn` and `run_program`.
+
+A program is plain data: a model, options, and a list of things to do. Everything that ranks could
+differ in (first values, batches, gradients set by hand, which outputs are used) is drawn for each
+rank. After each thing, all parameters, gradients and buffers are noted.
 """
 
+import importlib
 import json
 import math
 import random
@@ -261,7 +264,7 @@ def run_pass(t, model, parameters, deed, rank, step):
 # PyTorch's ranks ------------------------------------------------------------------------------
 
 
-def torch_rank(rank, first, count, store, results):
+def torch_rank(rank, module, first, count, store, results):
     import warnings
     from datetime import timedelta
 
@@ -278,8 +281,9 @@ def torch_rank(rank, first, count, store, results):
         world_size=RANKS,
         timeout=timedelta(seconds=60),
     )
+    programs = importlib.import_module(module)
     seen = [
-        run_program(torch, DistributedDataParallel, drawn(number), rank)
+        programs.run_program(torch, DistributedDataParallel, programs.drawn(number), rank)
         for number in range(first, first + count)
     ]
     with open(f"{results}.{rank}", "w") as target:
@@ -287,12 +291,14 @@ def torch_rank(rank, first, count, store, results):
     dist.destroy_process_group()
 
 
-def main(first, count):
+def main(first, count, module="ddp_programs"):
     import torch
 
     with tempfile.TemporaryDirectory() as folder:
         torch.multiprocessing.spawn(
-            torch_rank, (first, count, f"{folder}/store", f"{folder}/seen"), nprocs=RANKS
+            torch_rank,
+            (module, int(first), int(count), f"{folder}/store", f"{folder}/seen"),
+            nprocs=RANKS,
         )
         ranks = []
         for rank in range(RANKS):
@@ -302,4 +308,4 @@ def main(first, count):
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*sys.argv[1:])

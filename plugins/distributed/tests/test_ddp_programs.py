@@ -7,7 +7,8 @@ import warnings
 from datetime import timedelta
 from pathlib import Path
 
-import ddp_programs as programs
+import ddp_programs
+import join_programs
 import pytest
 
 import tangrad
@@ -15,15 +16,16 @@ import tangrad.distributed as dist
 from tangrad.nn.parallel import DistributedDataParallel
 
 
-def seen_by_pytorch(first, count):
+def seen_by_pytorch(programs, first, count):
     """Return, for each rank and program, what PyTorch's processes see."""
-    command = [sys.executable, str(Path(programs.__file__)), str(first), str(count)]
+    started = Path(ddp_programs.__file__)
+    command = [sys.executable, str(started), str(first), str(count), Path(programs.__file__).stem]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def seen_here(program):
+def seen_here(programs, program):
     """Return what each of our ranks sees, as JSON has it."""
 
     def work(rank):
@@ -32,7 +34,7 @@ def seen_here(program):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return json.loads(
-            json.dumps(dist.run_threads(work, programs.RANKS, timeout=timedelta(seconds=60)))
+            json.dumps(dist.run_threads(work, ddp_programs.RANKS, timeout=timedelta(seconds=60)))
         )
 
 
@@ -51,12 +53,12 @@ def difference(ours, theirs, where=""):
     return None if alike else f"{where}: {ours} and {theirs}"
 
 
-def differences(first, count):
+def differences(programs, first, count):
     """Return the programs of which some rank sees something else than PyTorch's."""
-    theirs = seen_by_pytorch(first, count)
+    theirs = seen_by_pytorch(programs, first, count)
     found = {}
     for at in range(count):
-        ours = seen_here(programs.drawn(first + at))
+        ours = seen_here(programs, programs.drawn(first + at))
         told = difference(ours, [rank[at] for rank in theirs])
         if told:
             found[first + at] = told
@@ -64,17 +66,21 @@ def differences(first, count):
 
 
 def test_ranks_of_random_programs_see_what_those_of_pytorch_see():
-    assert differences(0, 40) == {}
+    assert differences(ddp_programs, 0, 40) == {}
+
+
+def test_ranks_with_different_numbers_of_batches_see_what_those_of_pytorch_see():
+    assert differences(join_programs, 0, 40) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(1_000, 2_000, 250))
 def test_ranks_of_many_random_programs_see_what_those_of_pytorch_see(first):
-    assert differences(first, 250) == {}
+    assert differences(ddp_programs, first, 250) == {}
 
 
 def test_the_programs_meet_what_they_are_for():
-    drawn = [programs.drawn(number) for number in range(1_000)]
+    drawn = [ddp_programs.drawn(number) for number in range(1_000)]
     passes = [deed for one in drawn for deed in one["todo"] if deed["do"] == "pass"]
     kinds = {layer["kind"] for one in drawn for layer in one["layers"]}
     assert kinds == {"plain", "stopped", "checkpoint", "reentrant"}

@@ -112,6 +112,7 @@ class Agent:
         """
         s = self.settings
         os.environ.setdefault(frames.KEY_VARIABLE, frames.new_key() if s.nodes == 1 else "")
+        store = self._open_store()
         if s.processes > 1 and not {"OMP_NUM_THREADS"} & {*os.environ, *s.environment}:
             print(
                 f"tangrad: OMP_NUM_THREADS is 1 for each of the {s.processes} ranks, so that they "
@@ -119,7 +120,6 @@ class Agent:
                 file=sys.stderr,
                 flush=True,
             )
-        store = self._open_store()
         # Only the main thread may be asked to end.
         main = threading.current_thread() is threading.main_thread()
         numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if main else ()
