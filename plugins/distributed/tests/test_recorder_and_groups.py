@@ -122,10 +122,10 @@ def test_a_mesh_has_a_group_for_each_line():
         return mesh.get_coordinate(), mesh.get_local_rank("rows"), x.item(), y.item()
 
     assert dist.run_threads(step, 4) == [
-        ([0, 0], 0, 1.0, 2.0),
-        ([0, 1], 0, 1.0, 4.0),
-        ([1, 0], 1, 5.0, 2.0),
-        ([1, 1], 1, 5.0, 4.0),
+        ((0, 0), 0, 1.0, 2.0),
+        ((0, 1), 0, 1.0, 4.0),
+        ((1, 0), 1, 5.0, 2.0),
+        ((1, 1), 1, 5.0, 4.0),
     ]
 
 

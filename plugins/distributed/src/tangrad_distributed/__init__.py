@@ -129,6 +129,9 @@ _PARTS = (
     "run",
 )
 _LAZY = {
+    "_CoalescingManager": "tangrad_distributed.coalescing",
+    "_coalescing_manager": "tangrad_distributed.coalescing",
+    "CollectiveArgumentError": "tangrad_distributed.errors",
     "FixedShards": "tangrad_distributed.fixed_shards",
     "BuiltinCommHookType": "tangrad_distributed.gradient_buckets",
     "GradBucket": "tangrad_distributed.gradient_buckets",
@@ -160,6 +163,7 @@ __all__ = [
     "BarrierOptions",
     "BroadcastOptions",
     "BuiltinCommHookType",
+    "CollectiveArgumentError",
     "CollectiveMismatchError",
     "CollectiveTimeoutError",
     "DebugLevel",

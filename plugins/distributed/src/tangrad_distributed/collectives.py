@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import tangrad
+from tangrad_distributed.errors import CollectiveArgumentError
 from tangrad_distributed.process_group import ProcessGroup
 from tangrad_distributed.reductions import ReduceOp, check_reduction, reduction
 from tangrad_distributed.work import Work
@@ -21,7 +22,9 @@ def _tensor(value: Any, name: str, what: str) -> Any:
             f"Tensor, but it is {type(value).__name__}"
         )
     if value.layout != tangrad.strided:
-        raise ValueError(f"{name}: {what} must be dense, got {value.layout}: call to_dense()")
+        raise CollectiveArgumentError(
+            f"{name}: {what} must be dense, got {value.layout}: call to_dense()"
+        )
     return value
 
 
@@ -37,7 +40,7 @@ def _tensors(values: Any, name: str, what: str) -> list[Any]:
 def _places(values: Any, name: str, what: str, group: ProcessGroup) -> list[Any]:
     found = _tensors(values, name, what)
     if len(found) != group.size():
-        raise ValueError(
+        raise CollectiveArgumentError(
             f"{name}: {what} must have a tensor for each of the group's {group.size()} ranks, "
             f"got {len(found)}"
         )
@@ -47,12 +50,12 @@ def _places(values: Any, name: str, what: str, group: ProcessGroup) -> list[Any]
 def _alike(tensors: Sequence[Any], like: Any, name: str, shapes: bool = True) -> None:
     for tensor in tensors:
         if tensor.dtype != like.dtype:
-            raise ValueError(
+            raise CollectiveArgumentError(
                 f"{name}: Invalid usage of tensors with different dtypes: "
                 f"Found {like.dtype} and {tensor.dtype}"
             )
         if shapes and tensor.numel() != like.numel():
-            raise ValueError(
+            raise CollectiveArgumentError(
                 f"{name}: tensors must be of one size, got {list(like.shape)} and "
                 f"{list(tensor.shape)}"
             )
@@ -65,12 +68,16 @@ def root_of(group: ProcessGroup, rank: int | None, group_rank: int | None, name:
         ValueError: both or neither are given, or the group has no such rank.
     """
     if (rank is None) == (group_rank is None):
-        raise ValueError(f"{name}: give either the rank in the world or the one in the group")
+        raise CollectiveArgumentError(
+            f"{name}: give either the rank in the world or the one in the group"
+        )
     if group_rank is None:
         assert rank is not None
         return get_group_rank(group, rank)
     if not 0 <= group_rank < group.size():
-        raise ValueError(f"{name}: a group of {group.size()} ranks has no rank {group_rank}")
+        raise CollectiveArgumentError(
+            f"{name}: a group of {group.size()} ranks has no rank {group_rank}"
+        )
     return group_rank
 
 
@@ -186,7 +193,7 @@ def all_gather_coalesced(
     if not isinstance(output_tensor_lists, (list, tuple)):
         raise TypeError("all_gather_coalesced: output_tensor_lists must be a list of lists")
     if len(output_tensor_lists) != found.size():
-        raise ValueError(
+        raise CollectiveArgumentError(
             "all_gather_coalesced: output_tensor_lists must have a list for each of the group's "
             f"{found.size()} ranks, got {len(output_tensor_lists)}"
         )
@@ -200,11 +207,13 @@ def all_gather_coalesced(
 def _rows(tensor: Any, group: ProcessGroup, name: str) -> list[Any]:
     """Return the part of a contiguous tensor that belongs to each rank."""
     if tensor.numel() % group.size():
-        raise ValueError(
+        raise CollectiveArgumentError(
             f"{name}: {list(tensor.shape)} cannot be cut into {group.size()} parts of one size"
         )
     if not tensor.is_contiguous():
-        raise ValueError(f"{name}: Tensors must be contiguous, got strides {tensor.stride()}")
+        raise CollectiveArgumentError(
+            f"{name}: Tensors must be contiguous, got strides {tensor.stride()}"
+        )
     return list(tensor.detach().view(-1).chunk(group.size()))
 
 
@@ -224,7 +233,7 @@ def all_gather_into_tensor(
         return None
     _alike([output_tensor], input_tensor, name, shapes=False)
     if output_tensor.numel() != input_tensor.numel() * found.size():
-        raise ValueError(
+        raise CollectiveArgumentError(
             f"{name}: output tensor size must be equal to world_size times input tensor size: "
             f"{found.size()} times {list(input_tensor.shape)}, got {list(output_tensor.shape)}"
         )
@@ -258,11 +267,13 @@ def gather(
     parts: list[Any] = []
     if found.rank() == root:
         if gather_list is None:
-            raise ValueError("gather: Argument ``gather_list`` must be specified on destination")
+            raise CollectiveArgumentError(
+                "gather: Argument ``gather_list`` must be specified on destination"
+            )
         parts = _places(gather_list, "gather", "gather_list", found)
         _alike(parts, tensor, "gather")
     elif gather_list:
-        raise ValueError(
+        raise CollectiveArgumentError(
             "gather: Argument ``gather_list`` must NOT be specified on non-destination ranks."
         )
     return found.gather(parts, tensor, root, async_op=async_op)
@@ -289,11 +300,13 @@ def scatter(
     parts: list[Any] = []
     if found.rank() == root:
         if scatter_list is None:
-            raise ValueError("scatter: Argument ``scatter_list`` must be specified on source rank")
+            raise CollectiveArgumentError(
+                "scatter: Argument ``scatter_list`` must be specified on source rank"
+            )
         parts = _places(scatter_list, "scatter", "scatter_list", found)
         _alike(parts, tensor, "scatter")
     elif scatter_list:
-        raise ValueError(
+        raise CollectiveArgumentError(
             "scatter: Argument ``scatter_list`` must NOT be specified on non-source ranks."
         )
     return found.scatter(tensor, parts, root, async_op=async_op)
@@ -330,7 +343,7 @@ def reduce_scatter_tensor(
         return None
     _alike([input], output, name, shapes=False)
     if input.numel() != output.numel() * found.size():
-        raise ValueError(
+        raise CollectiveArgumentError(
             f"{name}: input tensor must be the same size as output size times world size: "
             f"{found.size()} times {list(output.shape)}, got {list(input.shape)}"
         )
@@ -394,13 +407,13 @@ def _cut(
     rows = tensor.shape[0] if tensor.dim() else 1
     if not sizes:
         if rows % group.size():
-            raise ValueError(
+            raise CollectiveArgumentError(
                 f"{name}: Tensor's dim 0 ({rows}) does not divide equally across group size "
                 f"{group.size()}; give {what}"
             )
         sizes = [rows // group.size()] * group.size()
     if len(sizes) != group.size() or sum(sizes) != rows:
-        raise ValueError(
+        raise CollectiveArgumentError(
             f"{name}: {what} must be {group.size()} numbers that sum to the {rows} rows of the "
             f"tensor, got {list(sizes)}"
         )

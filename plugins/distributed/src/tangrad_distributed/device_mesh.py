@@ -45,7 +45,8 @@ class DeviceMesh:
         if not is_initialized():
             init_process_group()
         self.device_type = device_type
-        self.mesh = mesh if isinstance(mesh, tangrad.Tensor) else tangrad.tensor(mesh)
+        given = mesh if isinstance(mesh, tangrad.Tensor) else tangrad.tensor(mesh)
+        self.mesh = given.detach().to(device="cpu", dtype=tangrad.int32)
         self.mesh_dim_names = None if mesh_dim_names is None else tuple(mesh_dim_names)
         ranks = self.mesh.flatten().tolist()
         if len(set(ranks)) != len(ranks) or not all(0 <= r < get_world_size() for r in ranks):
@@ -131,9 +132,9 @@ class DeviceMesh:
         """Return this rank's place along a dimension."""
         return self.get_group(mesh_dim).rank()
 
-    def get_coordinate(self) -> list[int] | None:
+    def get_coordinate(self) -> tuple[int, ...] | None:
         """Return this rank's place, or None if it is not in the mesh."""
-        return None if self._place is None else list(self._place)
+        return None if self._place is None else tuple(self._place)
 
     def __getitem__(self, names: str | tuple[str, ...]) -> DeviceMesh:
         wanted = (names,) if isinstance(names, str) else tuple(names)

@@ -7,6 +7,13 @@ class DistError(RuntimeError):
     """Tell that something between ranks went wrong."""
 
 
+class CollectiveArgumentError(ValueError, RuntimeError):
+    """Tell that a rank, a size, a dtype or a reduction does not fit a collective.
+
+    PyTorch raises a `ValueError` for some and a `RuntimeError` for others.
+    """
+
+
 class DistBackendError(DistError):
     """Tell that an engine failed: a rank was lost, ranks disagree, or time ran out."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import tangrad
 from tangrad_distributed.collectives import all_gather, broadcast, gather, root_of, scatter
+from tangrad_distributed.errors import CollectiveArgumentError
 from tangrad_distributed.point_to_point import recv, send
 from tangrad_distributed.world import get_global_rank, member
 
@@ -69,7 +70,7 @@ def gather_object(
     root = root_of(found, dst, group_dst, "gather_object")
     mine = found.rank() == root
     if mine != (object_gather_list is not None):
-        raise ValueError(
+        raise CollectiveArgumentError(
             "gather_object: object_gather_list must be given on the destination, and only there"
         )
     padded, sizes = _sizes(obj, found)
@@ -96,7 +97,7 @@ def broadcast_object_list(
     if found is None:
         return
     if not isinstance(object_list, list) or not object_list:
-        raise ValueError("broadcast_object_list: needs a list that is not empty")
+        raise CollectiveArgumentError("broadcast_object_list: needs a list that is not empty")
     src = 0 if src is None and group_src is None else src
     root = root_of(found, src, group_src, "broadcast_object_list")
     mine = found.rank() == root
@@ -128,7 +129,9 @@ def scatter_object_list(
     if found is None:
         return
     if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
-        raise ValueError("scatter_object_list: the output must be a list that is not empty")
+        raise CollectiveArgumentError(
+            "scatter_object_list: the output must be a list that is not empty"
+        )
     src = 0 if src is None and group_src is None else src
     root = root_of(found, src, group_src, "scatter_object_list")
     mine, parts, packed = found.rank() == root, None, []
@@ -136,7 +139,7 @@ def scatter_object_list(
     if mine:
         given = scatter_object_input_list or []
         if len(given) != found.size():
-            raise ValueError(
+            raise CollectiveArgumentError(
                 f"scatter_object_list: needs an object for each of the {found.size()} ranks, "
                 f"got {len(given)}"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tangrad_distributed.coalescing import noted
 from tangrad_distributed.collectives import _tensor, root_of
 from tangrad_distributed.work import Work
 from tangrad_distributed.world import get_global_rank, member
@@ -36,7 +37,7 @@ def isend(
     if found is None:
         return None
     peer = _peer(found, dst, group_dst, "isend")
-    return found.send(tensor, peer, _checked_tag(tag, "isend"), True)
+    return noted(found.send(tensor, peer, _checked_tag(tag, "isend"), True))
 
 
 def irecv(
@@ -53,7 +54,7 @@ def irecv(
         return None
     anyone = src is None and group_src is None
     peer = -1 if anyone else _peer(found, src, group_src, "irecv")
-    return found.recv(tensor, peer, _checked_tag(tag, "irecv"), True)
+    return noted(found.recv(tensor, peer, _checked_tag(tag, "irecv"), True))
 
 
 def send(

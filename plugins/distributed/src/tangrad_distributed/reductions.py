@@ -10,6 +10,7 @@ from enum import Enum, IntEnum
 from typing import Any
 
 import tangrad
+from tangrad_distributed.errors import CollectiveArgumentError
 
 
 class RedOpType(IntEnum):
@@ -137,11 +138,17 @@ def check_reduction(op: ReduceOp, dtype: Any, name: str) -> None:
         ValueError: bits of floating-point numbers, or the order of complex ones, are asked for.
     """
     if op.op in _BITS and (dtype.is_floating_point or dtype.is_complex):
-        raise ValueError(f"{name}: ReduceOp.{op.op.name} needs integers or bool, got {dtype}")
+        raise CollectiveArgumentError(
+            f"{name}: ReduceOp.{op.op.name} needs integers or bool, got {dtype}"
+        )
     if op.op in _ORDER and dtype.is_complex:
-        raise ValueError(f"{name}: ReduceOp.{op.op.name} needs numbers with an order, got {dtype}")
+        raise CollectiveArgumentError(
+            f"{name}: ReduceOp.{op.op.name} needs numbers with an order, got {dtype}"
+        )
     if op.op == RedOpType.AVG and not (dtype.is_floating_point or dtype.is_complex):
-        raise ValueError(f"{name}: ReduceOp.AVG needs floating-point numbers, got {dtype}")
+        raise CollectiveArgumentError(
+            f"{name}: ReduceOp.AVG needs floating-point numbers, got {dtype}"
+        )
 
 
 def fold(op: ReduceOp, parts: Sequence[Any], into: Any) -> None:

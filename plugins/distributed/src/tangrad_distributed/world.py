@@ -13,7 +13,7 @@ from typing import Any
 from tangrad_distributed.backends import Backend, BackendConfig, open_engine
 from tangrad_distributed.constants import default_pg_timeout
 from tangrad_distributed.engine import Context
-from tangrad_distributed.errors import DistBackendError
+from tangrad_distributed.errors import CollectiveArgumentError, DistBackendError
 from tangrad_distributed.process_group import ProcessGroup
 from tangrad_distributed.rendezvous import check_rank, rendezvous
 from tangrad_distributed.stacks import StackTeller
@@ -323,7 +323,7 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
     """
     found = default_group("get_global_rank") if group is None else group
     if not 0 <= group_rank < found.size():
-        raise ValueError(f"Group rank {group_rank} is not part of group {found}")
+        raise CollectiveArgumentError(f"Group rank {group_rank} is not part of group {found}")
     return found.world_ranks[group_rank]
 
 
@@ -335,7 +335,7 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
     """
     found = default_group("get_group_rank") if group is None else group
     if global_rank not in found.world_ranks:
-        raise ValueError(f"Global rank {global_rank} is not part of group {found}")
+        raise CollectiveArgumentError(f"Global rank {global_rank} is not part of group {found}")
     return found.world_ranks.index(global_rank)
 
 
