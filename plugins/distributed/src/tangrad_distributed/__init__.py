@@ -116,6 +116,7 @@ API = 1
 GroupName = str
 ProcessGroupGloo = ProcessGroup
 _PARTS = (
+    "_functional_collectives",
     "algorithms",
     "checkpoint",
     "constants",
