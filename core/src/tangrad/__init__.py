@@ -6,6 +6,7 @@ Importing it loads the compiled core and nothing else; every other name is loade
 from __future__ import annotations
 
 import sys as _sys
+from os import urandom as _urandom
 
 from tangrad import _C
 from tangrad._C import OutOfMemoryError as OutOfMemoryError
@@ -48,6 +49,8 @@ _C.install_constructor(
     _protocol.TensorMeta,
     _protocol.ParameterMeta,
 )
+# Drawn here, not with the first number: as in PyTorch, forked children go on with their parent's.
+_C.first_seed = int.from_bytes(_urandom(8), "little")
 Tensor.__repr__ = _protocol.offered(_protocol.represent)
 Tensor.__module__, _C.Parameter.__module__ = "tangrad", "tangrad.nn.parameter"
 legacy_contiguous_format = contiguous_format

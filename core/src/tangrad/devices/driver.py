@@ -12,6 +12,7 @@ core's caching allocator calls `allocate` and `release`, so they may be slow.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -170,12 +171,12 @@ class DeviceDriver:
         return {"name": self.name}
 
     def initial_seed(self, index: int) -> int:
-        """Return the seed of a new default generator, PyTorch's by default.
+        """Return what the default generator starts from in a program that has seeded nothing.
 
-        The generator itself is the core's Philox, so that one seed gives the same numbers on
-        every device.
+        An unforeseeable seed by default. The generator itself is the core's Philox, so that one
+        seed gives the same numbers on every device.
         """
-        return 67280421310721
+        return int.from_bytes(os.urandom(8), "little")
 
     def get_num_threads(self) -> int:
         """Return how many threads of the host a kernel uses; for devices on the host."""

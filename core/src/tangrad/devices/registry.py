@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tangrad.devices.driver import SettingError
+from tangrad.random.generator import initial_seeds
 
 if TYPE_CHECKING:
     from tangrad.devices.driver import DeviceDriver
@@ -75,6 +76,7 @@ def open_device(name: str) -> DeviceDriver:
             # Kernels first: a device whose kernels cannot be registered must stay unknown.
             _register_kernels(driver)
             _C.register_device_type(name, driver, host=driver.host, meta=driver.meta)
+            initial_seeds[name] = driver.initial_seed
     return driver
 
 

@@ -1,13 +1,14 @@
 """Generators, one default per device.
 
 A generator is the (seed, offset) of a Philox stream, or holds a Mersenne Twister where that engine
-was chosen: `set_engine`, or `TANGRAD_RNG` in the environment.
+was chosen: `set_engine`, or `TANGRAD_RNG` in the environment. The default generators start from
+unforeseeable seeds, or from `TANGRAD_SEED`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from threading import Lock
 from typing import Any
 
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 _STATE_BYTES = 16
-# That of a new `torch.Generator`. Unseeded programs start from it as well, so they repeat.
+# That of a new `torch.Generator`.
 _FIRST_SEED = 67280421310721
 _ENGINES = ("philox", "mt19937")
 
@@ -76,6 +77,22 @@ def _as_seed(seed: Any) -> int:
     if not -(2**63) <= value < 2**64:
         raise RuntimeError(f"manual_seed: the seed must fit in 64 bits, got {value}")
     return value % 2**64
+
+
+def _unforeseeable() -> int:
+    return int.from_bytes(os.urandom(8), "little")
+
+
+def _seed_of_environment() -> int | None:
+    """Return the seed that `TANGRAD_SEED` asks for, None if it asks for none."""
+    text = os.environ.get("TANGRAD_SEED", "")
+    try:
+        return _as_seed(text) if text else None
+    except (ValueError, RuntimeError):
+        raise ValueError(
+            f"TANGRAD_SEED: expected an integer of 64 bits, got {text!r}; unset it for a seed that "
+            "differs from run to run"
+        ) from None
 
 
 class Generator(_C.Stream):
@@ -156,7 +173,7 @@ class Generator(_C.Stream):
 
     def seed(self) -> int:
         """Start a stream of an unforeseeable seed and return that."""
-        value = int.from_bytes(os.urandom(8), "little")
+        value = _unforeseeable()
         self._set(value, 0)
         return value
 
@@ -249,12 +266,22 @@ def _rebuild_generator(device: Any, state: bytes) -> Generator:
 
 # --- the default generators ----------------------------------------------------------------
 
-default_generator = Generator("cpu")
+# What all default generators were last seeded with; None: each has a seed of its own.
+_last_seed = _seed_of_environment()
+default_generator = Generator("cpu").manual_seed(
+    _C.first_seed if _last_seed is None else _last_seed
+)
 _defaults: dict[str, Generator] = {"cpu": default_generator}
 # The same ones by what was asked with: a device's name is text to make.
 _by_device: dict[Any, Generator] = {}
+# What devices say that theirs starts from, by type: `DeviceDriver.initial_seed`.
+initial_seeds: dict[str, Callable[[int], int]] = {}
 _defaults_lock = Lock()
-_last_seed = _FIRST_SEED
+
+
+def _first_seed(device: Any) -> int:
+    asked = initial_seeds.get(device.type)
+    return _unforeseeable() if asked is None else asked(device.index or 0)
 
 
 def get_default_generator(device: Any = "cpu") -> Generator:
@@ -262,7 +289,7 @@ def get_default_generator(device: Any = "cpu") -> Generator:
 
     Args:
         device: a device or its name. A device not asked for before starts at the seed last
-            given to `manual_seed`.
+            given to `manual_seed`, in a program that seeded nothing at one of its own.
     """
     found = _by_device.get(device)
     if found is not None:
@@ -272,7 +299,8 @@ def get_default_generator(device: Any = "cpu") -> Generator:
         name = str(_as_device(device))
     with _defaults_lock:
         if name not in _defaults:
-            _defaults[name] = Generator(device).manual_seed(_last_seed)
+            _defaults[name] = made = Generator(device)
+            made.manual_seed(_first_seed(made.device) if _last_seed is None else _last_seed)
         _by_device[device] = _defaults[name]
         return _defaults[name]
 
@@ -320,7 +348,7 @@ def manual_seed(seed: int) -> Generator:
 
 def seed() -> int:
     """Seed the default generators of all devices unforeseeably; return the seed."""
-    value = int.from_bytes(os.urandom(8), "little")
+    value = _unforeseeable()
     manual_seed(value)
     return value
 
@@ -341,7 +369,7 @@ def set_default_states(states: dict[str, bytes]) -> None:
         if name in states:
             generator._set_bytes(states[name])
         else:
-            generator.manual_seed(_last_seed)
+            generator.manual_seed(generator.initial_seed() if _last_seed is None else _last_seed)
 
 
 def get_rng_state() -> Any:
