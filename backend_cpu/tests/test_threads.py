@@ -77,7 +77,54 @@ print(status, (x + 1).sum().item() == before)
 
 def test_the_environment_sets_the_number_of_threads():
     program = "import tangrad; print(tangrad.get_num_threads())"
-    assert printed(program, TANGRAD_NUM_THREADS="3") == "3"
+    assert printed(program, TANGRAD_NUM_THREADS="3", OMP_NUM_THREADS="1") == "3"
+
+
+# Two processors may be used. Kernels of three packages have run when the threads are counted.
+USED = """
+import os, tangrad
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+asked = tangrad.get_num_threads()
+others = len(os.listdir("/proc/self/task"))
+x = tangrad.rand(2048, 2048)
+(x + 1).sum(), x @ x
+q = tangrad.quantize_per_tensor(x, 0.01, 0, tangrad.quint8)
+tangrad.compile(lambda x: (x * 2 + 1).exp().sum(-1))(x)
+print(asked, tangrad.get_num_threads(), 1 + len(os.listdir("/proc/self/task")) - others)
+"""
+UNSET = dict.fromkeys(["TANGRAD_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"], "")
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/task") or len(os.sched_getaffinity(0)) < 2,
+    reason="there is one processor, or the system does not tell",
+)
+@pytest.mark.parametrize(
+    ("variables", "count"),
+    [
+        ({}, 2),
+        ({"OMP_NUM_THREADS": "1"}, 1),
+        ({"OMP_NUM_THREADS": " 1 , 4"}, 1),
+        ({"OMP_NUM_THREADS": "2,1"}, 2),
+        ({"OMP_NUM_THREADS": "64"}, 2),  # no more than may run at once, as in PyTorch
+        ({"MKL_NUM_THREADS": "1"}, 1),
+        ({"MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "2"}, 1),
+        ({"MKL_NUM_THREADS": "2", "OMP_NUM_THREADS": "1"}, 2),
+        ({"TANGRAD_NUM_THREADS": "3", "OMP_NUM_THREADS": "1"}, 3),
+    ],
+    ids=str,
+)
+def test_the_variables_of_openmp_and_mkl_ask_for_fewer_threads(variables, count):
+    assert printed(USED, **{**UNSET, **variables}) == f"{count} {count} {count}"
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "2.5", "4,", "4,x", "4 4"])
+@pytest.mark.parametrize("variable", ["OMP_NUM_THREADS", "TANGRAD_NUM_THREADS"])
+def test_what_is_no_number_of_threads_is_told_and_ignored(variable, text):
+    program = "import os, tangrad; print(tangrad.get_num_threads() == len(os.sched_getaffinity(0)))"
+    done = run(program, **{**UNSET, variable: text})
+    assert done.stdout.strip() == "True"
+    assert f"{variable}='{text}' is ignored: expected a positive integer" in done.stderr
 
 
 @pytest.mark.parametrize("count", [0, -1])

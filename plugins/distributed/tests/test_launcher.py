@@ -38,6 +38,19 @@ def test_programs_of_pytorch_are_started_with_tangrad_in_its_place(tmp_path, lau
         assert f"rank {rank} has [2.0, 2.0] ['-x']" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("ranks", "variable", "threads"), [(2, None, "1"), (2, "2", "2"), (1, None, "2")]
+)
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one processor")
+def test_ranks_that_share_a_machine_have_a_thread_each(launch, ranks, variable, threads):
+    affinity = "os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])"
+    source = f"import os, tangrad; {affinity}; print('threads:', tangrad.get_num_threads())"
+    environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    environment |= {} if variable is None else {"OMP_NUM_THREADS": variable}
+    done = launch(source, ranks=ranks, environment=environment)
+    assert done.stdout.count(f"threads: {threads}\n") == ranks, done.stderr
+
+
 def told(rank):
     return rank, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 

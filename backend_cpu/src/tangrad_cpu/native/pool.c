@@ -8,7 +8,9 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define MOST_THREADS 256
@@ -167,15 +169,42 @@ static void keep_apart(void)
     pool.apart = here;
 }
 
+/* The number that a variable gives, or 0. OpenMP's form: a list, of which the first is for the outermost level. */
+static int threads_by(const char *variable)
+{
+    const char *text = getenv(variable);
+    if (text == NULL || *text == '\0')
+        return 0;
+    long first = 0;
+    for (const char *at = text;; at++) {
+        char *end;
+        long number = strtol(at, &end, 10);
+        if (end == at || number < 1)
+            break;
+        first = first ? first : number;
+        at = end + strspn(end, " \t");
+        if (*at == '\0')
+            return first > MOST_THREADS ? MOST_THREADS : (int)first;
+        if (*at != ',')
+            break;
+    }
+    fprintf(stderr, "tangrad-cpu: %s='%s' is ignored: expected a positive integer, or several with commas between\n",
+            variable, text);
+    return 0;
+}
+
 static int default_threads(void)
 {
-    const char *text = getenv("TANGRAD_NUM_THREADS");
-    int threads = text != NULL ? atoi(text) : 0;
-    if (threads <= 0) {
-        cpu_set_t set;
-        threads = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
-    }
-    return threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : threads;
+    int asked = threads_by("TANGRAD_NUM_THREADS");
+    if (asked > 0)
+        return asked;
+    cpu_set_t set;
+    int most = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    most = most < 1 ? 1 : most > MOST_THREADS ? MOST_THREADS : most;
+    /* As PyTorch: MKL's variable before OpenMP's, and neither asks for more than there is. */
+    asked = threads_by("MKL_NUM_THREADS");
+    asked = asked > 0 ? asked : threads_by("OMP_NUM_THREADS");
+    return asked > 0 && asked < most ? asked : most;
 }
 
 int tgc_threads(void)

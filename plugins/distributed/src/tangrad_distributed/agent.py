@@ -212,6 +212,7 @@ class Agent:
     def _begin(self, local: int, attempt: int) -> Any:
         s = self.settings
         rank = s.node_rank * s.processes + local
+        # Ranks that share a machine would each take all of its processors.
         return self.start(
             rank,
             {

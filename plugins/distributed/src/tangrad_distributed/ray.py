@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Any
 
 from tangrad_distributed import frames
-from tangrad_distributed.agent import take_environment, thread_setting
+from tangrad_distributed.agent import take_environment
 from tangrad_distributed.errors import DistBackendError
 from tangrad_distributed.store import follower_key
 from tangrad_distributed.tcp_store import TCPStore
@@ -211,6 +211,7 @@ class _Run:
         nodes = [node for node, _, _ in self._places]
         order = list(dict.fromkeys(nodes))
         mine = nodes[rank]
+        reserved = int(self._resources.get("CPU", 1))
         return {
             "RANK": str(rank),
             "WORLD_SIZE": str(self._size),
@@ -218,7 +219,7 @@ class _Run:
             "LOCAL_WORLD_SIZE": str(nodes.count(mine)),
             "GROUP_RANK": str(order.index(mine)),
             "GROUP_WORLD_SIZE": str(len(order)),
-            **thread_setting(self._size),
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, reserved))),
             "TORCHELASTIC_RUN_ID": "ray",
             "TORCHELASTIC_USE_AGENT_STORE": "True",
         }
