@@ -68,7 +68,7 @@ def linear(x: Any, packed: PackedLinear, scale: float, zero_point: int, relu: bo
         low,
         high,
     )
-    made = _as_stored(made, x.dtype).reshape(*x.shape[:-1], -1)
+    made = _as_stored(made, x.dtype).reshape(*x.shape[:-1], made.shape[-1])
     return layout.per_tensor(made, scale, zero_point, x.dtype)
 
 
@@ -105,7 +105,7 @@ def linear_dynamic(
         reduce_range,
         relu,
     )
-    return made.reshape(*x.shape[:-1], -1)
+    return made.reshape(*x.shape[:-1], made.shape[-1])
 
 
 def _channels_last(values: Any, places: int) -> Any:
@@ -496,7 +496,7 @@ def linear_then(
     numbers = sums * (one * packed.scales)
     if packed.bias is not None:
         numbers = numbers + packed.bias
-    made = function(numbers).reshape(*x.shape[:-1], -1)
+    made = function(numbers).reshape(*x.shape[:-1], numbers.shape[-1])
     return layout.quantize_per_tensor(made, scale, zero_point, x.dtype)
 
 

@@ -73,12 +73,14 @@ class _Packed:
             device = self.scales.device
             single = tangrad.tensor([input_scale, scale], dtype=tangrad.float32, device=device)
             products = single[0] * self.scales
-            bias = self.bias
-            if bias is not None:
-                # As FBGEMM: one scale has an inverse, several divide.
-                bias = bias * products.reciprocal() if self.one_scale else bias / products
-            self._found = {key: (products / single[1], bias)}
-        return self._found[key]
+            # As FBGEMM: one scale has an inverse, several divide.
+            units = products.reciprocal() if self.one_scale else products
+            self._found = {key: (products / single[1], units)}
+        multipliers, units = self._found[key]
+        if self.bias is None:
+            return multipliers, None
+        # The program may have written into the bias since.
+        return multipliers, self.bias * units if self.one_scale else self.bias / units
 
 
 class PackedLinear(_Packed):
