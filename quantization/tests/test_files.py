@@ -24,17 +24,19 @@ MAKERS = {
 }
 
 
-def through(value, save, load):
+def through(value, save, load, **options):
     stream = io.BytesIO()
-    save(value, stream)
+    save(value, stream, **options)
     stream.seek(0)
     return load(stream)
 
 
+@pytest.mark.parametrize("zipped", [True, False], ids=["zip", "before 1.6"])
 @pytest.mark.parametrize("name", MAKERS)
-def test_tensors_go_to_pytorch_and_back(name):
+def test_tensors_go_to_pytorch_and_back(name, zipped):
     expected = quiet(MAKERS[name], torch.from_numpy(data(4, 7)))
-    found = quiet(through, expected, torch.save, tangrad.load)
+    form = {"_use_new_zipfile_serialization": zipped}
+    found = quiet(lambda: through(expected, torch.save, tangrad.load, **form))
     assert str(found.dtype).split(".")[1] == str(expected.dtype).split(".")[1]
     assert np.array_equal(found.dequantize().numpy(), expected.dequantize().numpy())
     again = quiet(through, found, tangrad.save, torch.load)

@@ -73,6 +73,10 @@ class TorchCore(types.ModuleType):
     def empty(self, shape, dtype, device):
         return self._torch.empty(shape, dtype=dtype, device=device)
 
+    def set_flags(self, x, conj, neg):
+        self._torch._C._set_conj(x, conj)
+        self._torch._C._set_neg(x, neg)
+
     def set_storage(self, x, storage, offset, shape, stride):
         return x.set_(storage, offset, shape, stride)
 

@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 import tangrad
+from tangrad.serialization.inspection import describe
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
@@ -160,16 +161,19 @@ def test_products_have_second_derivatives():
     assert tangrad.autograd.gradgradcheck(product, (values, d))
 
 
+@pytest.mark.parametrize("zipped", [True, False], ids=["zip", "before 1.6"])
 @pytest.mark.parametrize(
     "made", [coo, lambda f: coo(f).coalesce(), lambda f: coo(f).to_sparse_csr()]
 )
-def test_files_go_both_ways(made):
+def test_files_go_both_ways(made, zipped):
     for writer, reader in ((torch, tangrad), (tangrad, torch)):
         file = io.BytesIO()
-        writer.save({"x": made(writer)}, file)
+        writer.save({"x": made(writer)}, file, _use_new_zipfile_serialization=zipped)
         file.seek(0)
         back = reader.load(file, weights_only=True)["x"]
         assert repr(back) == repr(made(reader))
+        file.seek(0)
+        assert "_rebuild_sparse_tensor" in str(describe(file)["values"]["x"])
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
@@ -202,6 +206,25 @@ def test_indices_out_of_range_are_always_refused():
         tangrad.sparse_coo_tensor([[3], [0]], [1.0], (2, 2))
     with pytest.raises(RuntimeError, match="col_indices"):
         tangrad.sparse_csr_tensor([0, 1], [4], [1.0], (1, 3))
+
+
+@pytest.mark.parametrize("zipped", [True, False], ids=["zip", "before 1.6"])
+@pytest.mark.parametrize(
+    ("made", "component", "text"),
+    [
+        (coo, "_indices", "size is inconsistent with indices"),
+        (lambda f: coo(f).to_sparse_csr(), "crow_indices", "crow_indices must rise"),
+        (lambda f: coo(f).to_sparse_csr(), "col_indices", "size is inconsistent with indices"),
+    ],
+)
+def test_indices_of_a_file_that_are_out_of_range_are_refused(made, component, text, zipped):
+    x = made(tangrad)
+    getattr(x, component)().fill_(7)
+    file = io.BytesIO()
+    tangrad.save(x, file, _use_new_zipfile_serialization=zipped)
+    file.seek(0)
+    with pytest.raises(RuntimeError, match=text):
+        tangrad.load(file)
 
 
 @pytest.mark.parametrize("optimizer", ["SparseAdam", "SGD"])

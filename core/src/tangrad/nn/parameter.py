@@ -97,12 +97,12 @@ class UninitializedTensorMixin:
         return f"<{type(self).__name__}>"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _declared, (type(self), self.requires_grad, self.data.device, self.data.dtype)
+        return type(self), (self.requires_grad, self.data.device, self.data.dtype)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
-            made = _declared(type(self), self.requires_grad, self.data.device, self.data.dtype)
-            memo[id(self)] = made
+            declared, arguments = self.__reduce_ex__(2)
+            memo[id(self)] = declared(*arguments)
         return memo[id(self)]
 
     @classmethod
@@ -120,10 +120,6 @@ class UninitializedTensorMixin:
             f"{cls.__name__}` objects. When using LazyModules Call `forward` with a dummy batch "
             "to initialize the parameters before calling functions of them"
         )
-
-
-def _declared(cls: Any, requires_grad: bool, device: Any, dtype: Any) -> Any:
-    return cls(requires_grad=requires_grad, device=device, dtype=dtype)
 
 
 def is_lazy(param: Any) -> bool:
@@ -176,3 +172,7 @@ class UninitializedBuffer(UninitializedTensorMixin, tangrad.Tensor):
         made.persistent = persistent
         made._is_buffer = True
         return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        kind, arguments = super().__reduce_ex__(protocol)
+        return kind, (*arguments, self.persistent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 from tangrad import _C
 from tangrad.serialization.errors import SerializationError, UnsafeContentError, shown
+from tangrad.tensor.foreign import find_registered
 from tangrad.tensor.on_storage import on_storage
 from tangrad.tensor.pickling import rebuild_of_layout
 from tangrad.tensor.qscheme import SCHEMES, qscheme
@@ -92,7 +94,7 @@ class TensorBuilder:
     ) -> Any:
         """Stand for `torch._utils._rebuild_tensor_v2`."""
         made = self.tensor(stored, offset, size, stride)
-        return self.marked(made, requires_grad)
+        return self.marked(made, requires_grad, metadata)
 
     def rebuild_tensor_v3(
         self,
@@ -107,10 +109,19 @@ class TensorBuilder:
     ) -> Any:
         """Stand for `torch._utils._rebuild_tensor_v3`: the storage is of bytes."""
         made = self.tensor(self.seen_as(stored, dtype), offset, size, stride)
-        return self.marked(made, requires_grad)
+        return self.marked(made, requires_grad, metadata)
 
-    def marked(self, tensor: Any, requires_grad: Any) -> Any:
-        """Return a tensor with its flag set."""
+    def marked(self, tensor: Any, requires_grad: Any, metadata: Any = None) -> Any:
+        """Return a tensor with its flags set: a name among the metadata sets a lazy one."""
+        lazy = metadata if isinstance(metadata, dict) else {}
+        conj, neg = "conj" in lazy, "neg" in lazy
+        if (conj and not tensor.is_complex()) or (neg and tensor.dtype == _C.dtype_by_name("bool")):
+            raise SerializationError(
+                f"a tensor of {tensor.dtype} in the file is marked as {shown(metadata)}, which its "
+                "numbers cannot be"
+            )
+        if conj or neg:
+            _C.set_flags(tensor, conj, neg)
         return tensor.requires_grad_() if requires_grad is True else tensor
 
     def rebuild_parameter(self, data: Any, requires_grad: Any, backward_hooks: Any) -> Any:
@@ -378,6 +389,12 @@ class Globals:
         found = self._known.get((as_torch(module), name))
         if found is not None:
             return found
+        # Pickles of protocols below 3 have the names of Python 2.
+        module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
+        if as_torch(module) == "torch":  # a dtype may be registered when it is first asked for
+            dtype = find_registered(name)
+            if isinstance(dtype, _C.dtype):
+                return self._known.setdefault(("torch", name), dtype)
         reader = reader_of_layout(as_torch(module), name)
         if reader is not None:
             self._known[as_torch(module), name] = reader

@@ -13,11 +13,14 @@ from tangrad.serialization.errors import SerializationError, UnsafeContentError,
 from tangrad.serialization.globals import (
     Globals,
     TensorBuilder,
+    as_torch,
     check_geometry,
+    reader_of_layout,
 )
 from tangrad.serialization.machine import SafeUnpickler
 from tangrad.serialization.reading import storage_fields
 from tangrad.serialization.source import Source
+from tangrad.tensor.exchange import dtype_named
 
 
 class TensorDescription(NamedTuple):
@@ -64,7 +67,7 @@ class _Describer(TensorBuilder):
             raise SerializationError("a tensor of the file has no storage, or no dtype")
         return stored._replace(dtype=dtype)
 
-    def marked(self, tensor: Any, requires_grad: Any) -> Any:
+    def marked(self, tensor: Any, requires_grad: Any, metadata: Any = None) -> Any:
         return tensor
 
     def rebuild_parameter(self, data: Any, requires_grad: Any, backward_hooks: Any) -> Any:
@@ -106,6 +109,8 @@ class _NamesOnly(Globals):
         self.unsafe: list[str] = []
 
     def find(self, module: str, name: str) -> Any:
+        if reader_of_layout(as_torch(module), name) is not None:
+            return _Unknown(f"{module}.{name}")
         try:
             return super().find(module, name)
         except UnsafeContentError:
@@ -171,16 +176,36 @@ def describe(f: Any) -> dict[str, Any]:
     return found
 
 
-def _machine(content: Any, names: _NamesOnly, source: Source, archive: Any) -> SafeUnpickler:
-    def load(key: Any) -> StorageDescription:
-        kind, name, _, count, _ = storage_fields(key)
-        dtype = _C.dtype_by_name(kind.dtype)
+def _machine(
+    content: Any, names: _NamesOnly, source: Source, archive: Any, tell: Any = None
+) -> SafeUnpickler:
+    def load(key: Any) -> Any:
+        if isinstance(key, tuple) and len(key) == 4 and key[0] == "module":
+            return key[1]
+        kind, name, location, count, _ = storage_fields(key)
+        if tell is not None:
+            tell(kind, name, location, count)
+        dtype = dtype_named(kind.dtype)
         nbytes = count * dtype.itemsize
         if archive is not None:
             nbytes = archive.member(f"data/{name}").size
         return StorageDescription(name, dtype, nbytes)
 
     return SafeUnpickler(content, names.find, load, names.may_call, names.may_build, source.name)
+
+
+def end_of_pickle(source: Source, content: Any, start: int, tell: Any) -> int | None:
+    """Return where a pickle ends, building nothing of it, or None if that cannot be seen.
+
+    Args:
+        content: what holds the pickle.
+        start: where it begins.
+        tell: is called with the type, key, location and length of each storage that it names.
+    """
+    try:
+        return _machine(content, _NamesOnly(), source, None, tell).load(start)[1]
+    except SerializationError:
+        return None
 
 
 def _leaves(item: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:

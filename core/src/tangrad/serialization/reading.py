@@ -20,6 +20,7 @@ from tangrad.serialization.machine import SafeUnpickler
 from tangrad.serialization.options import skips_data, untold_byteorder
 from tangrad.serialization.placement import bytes_tensor, host_view
 from tangrad.serialization.source import Source
+from tangrad.tensor.exchange import dtype_named
 from tangrad.tensor.on_storage import bytes_of
 from tangrad.tensor.storages import TypedStorage
 
@@ -135,7 +136,7 @@ def read_archive(
         kind, name, location, _, _ = storage_fields(key)
         found = seen.get((name, kind))
         if found is None:
-            dtype = _C.dtype_by_name(kind.dtype)
+            dtype = dtype_named(kind.dtype)
             if name not in storages:
                 storages[name] = place(_stored(archive, name, dtype, swaps, mapped), location)
             found = TypedStorage(wrap_storage=storages[name], dtype=dtype)
@@ -181,6 +182,8 @@ def read_legacy(source: Source, reader: Callable[..., PickleReader], place: Plac
     Raises:
         SerializationError: the file is damaged or unsafe.
     """
+    from tangrad.serialization.inspection import end_of_pickle
+
     content = memoryview(source.read(0, source.size))
     if content and content[0] not in _MAGIC_BEGINS:
         raise _unknown_kind(source)
@@ -190,9 +193,8 @@ def read_legacy(source: Source, reader: Callable[..., PickleReader], place: Plac
 
     seen: dict[tuple[str, StorageType], TypedStorage] = {}
 
-    def load(key: Any) -> TypedStorage:
-        kind, name, location, count, view = storage_fields(key)
-        dtype = _C.dtype_by_name(kind.dtype)
+    def take(kind: StorageType, name: str, location: str, count: int) -> None:
+        dtype = dtype_named(kind.dtype)
         if name not in wanted:
             if count * dtype.itemsize > source.size:
                 raise source.error(f"a storage claims {count} elements, more than the file has")
@@ -201,11 +203,25 @@ def read_legacy(source: Source, reader: Callable[..., PickleReader], place: Plac
             storages[name] = place(tensors[name].untyped_storage(), location)
         if wanted[name][0] != kind and (count or wanted[name][2]):
             raise source.error("one storage is used with two element types", tensor=name)
+
+    def load(key: Any) -> Any:
+        if isinstance(key, tuple) and len(key) == 4 and key[0] == "module":
+            return key[1]  # a class of modules, beside its source
+        kind, name, location, count, view = storage_fields(key)
+        take(kind, name, location, count)
         if (name, kind) not in seen:
+            dtype = dtype_named(kind.dtype)
             seen[name, kind] = TypedStorage(wrap_storage=storages[name], dtype=dtype)
         if view is not None:
             _check_view(seen[name, kind], view, source)
         return seen[name, kind]
+
+    def fill(at: int) -> None:
+        keys, at = pickles.read(content, at)
+        if not isinstance(keys, list) or set(map(str, keys)) != set(wanted):
+            raise source.error("the file does not hold the storages that it names", at)
+        for key in [] if skips_data() else keys:
+            at = _fill_legacy(source, at, key, wanted, tensors, storages)
 
     pickles = reader(load)
     magic, at = pickles.read(content)
@@ -213,12 +229,13 @@ def read_legacy(source: Source, reader: Callable[..., PickleReader], place: Plac
     if magic != LEGACY_MAGIC or version != LEGACY_PROTOCOL:
         raise _unknown_kind(source)
     _, at = pickles.read(content, at)
+    # The storages follow the pickle of the result, but layouts look at the numbers they are given.
+    end = end_of_pickle(source, content, at, take)
+    if end is not None:
+        fill(end)
     result, at = pickles.read(content, at)
-    keys, at = pickles.read(content, at)
-    if not isinstance(keys, list) or set(map(str, keys)) != set(wanted):
-        raise source.error("the file does not hold the storages that it names", at)
-    for key in [] if skips_data() else keys:
-        at = _fill_legacy(source, at, key, wanted, tensors, storages)
+    if end is None:
+        fill(at)
     return result
 
 
@@ -320,7 +337,7 @@ def _tar_storages(
         (key, location, kind), at = _three(source, pickles, content, at)
         if not isinstance(kind, StorageType):
             raise source.error("the tar archive describes a storage wrongly")
-        dtype = _C.dtype_by_name(kind.dtype)
+        dtype = dtype_named(kind.dtype)
         (elements,) = _numbers(source, "<q", content, at)
         at += 8
         nbytes = elements * dtype.itemsize

@@ -124,7 +124,7 @@ class TensorPickler(_Pickler):
     def reducer_override(self, obj: Any) -> Any:
         """Return how an object of ours is rebuilt, by PyTorch's names."""
         if isinstance(obj, _C.Tensor):
-            return self._tensor(obj)
+            return NotImplemented if _reduces_itself(type(obj)) else self._tensor(obj)
         if isinstance(obj, _Name):
             return obj.name
         if isinstance(obj, _C.dtype):
@@ -192,18 +192,27 @@ class TensorPickler(_Pickler):
         if x.layout is not _C.strided:
             return self._of_layout(x)
         grad = x.requires_grad
-        x = x.detach().resolve_conj().resolve_neg()
+        x = x.detach()
         size, stride, dtype = tuple(x.shape), tuple(x.stride()), str(x.dtype).partition(".")[2]
         if x.device.type == "meta":
             function = _named("torch._utils", "_rebuild_meta_tensor_no_storage")
             return function, (x.dtype, size, stride, grad)
         storage, offset = x.untyped_storage(), x.storage_offset()
+        flags = {"conj": x.is_conj(), "neg": x.is_neg()}
+        metadata = {name: True for name, is_set in flags.items() if is_set}
+        lazy = (metadata,) if metadata else ()
         if dtype in STORAGE_OF_DTYPE:
             arguments: tuple[Any, ...] = (_Typed(storage, dtype), offset, size, stride, grad)
-            arguments += (OrderedDict(),)
+            arguments += (OrderedDict(), *lazy)
             return _named("torch._utils", "_rebuild_tensor_v2"), arguments
         arguments = (_Typed(storage, None), offset, size, stride, grad, OrderedDict(), x.dtype)
-        return _named("torch._utils", "_rebuild_tensor_v3"), arguments
+        return _named("torch._utils", "_rebuild_tensor_v3"), (*arguments, *lazy)
+
+
+def _reduces_itself(kind: type) -> bool:
+    """Tell whether a class of tensors says itself how its objects are rebuilt."""
+    ours = _C.Tensor
+    return kind.__reduce_ex__ is not ours.__reduce_ex__ or kind.__reduce__ is not ours.__reduce__
 
 
 def _save_tensor(pickler: TensorPickler, x: Any) -> None:

@@ -36,18 +36,19 @@ def reduce_tensor(x: Any, protocol: int = 2) -> tuple[Any, ...]:
             x.requires_grad,
             _attributes(x),
         )
-    x_resolved = x.detach().resolve_conj().resolve_neg()
+    source = x.detach()
     arguments = (
         type(x),
-        _copyable_storage(x_resolved),
+        _copyable_storage(source),
         name_of(x.dtype),
-        x_resolved.storage_offset(),
+        source.storage_offset(),
         tuple(x.shape),
-        tuple(x_resolved.stride()),
+        tuple(source.stride()),
         x.requires_grad,
         _attributes(x),
     )
-    return _rebuild_tensor, arguments
+    lazy = (x.is_conj(), x.is_neg())
+    return _rebuild_tensor, (*arguments, lazy) if any(lazy) else arguments
 
 
 def _copyable_storage(x: Any) -> Any:
@@ -124,8 +125,13 @@ def _rebuild_tensor(
     stride: tuple[int, ...],
     requires_grad: bool,
     attributes: dict[str, Any],
+    lazy: tuple[bool, bool] = (False, False),
 ) -> Any:
+    from tangrad import _C
+
     x = on_storage(storage, dtype_named(dtype), offset, size, stride)
+    if any(lazy):
+        _C.set_flags(x, *lazy)
     made = _dressed(x, cls, requires_grad)
     if attributes:
         made.__dict__.update(attributes)

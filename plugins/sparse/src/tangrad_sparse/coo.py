@@ -300,6 +300,7 @@ def rebuilt(layout: Any, data: Any) -> Any:
     from tangrad_sparse import csr
 
     if layout is csr.CSR:
+        csr.check_range(*data[:2], data[3])
         return csr.make(*data[:3], data[3])
     raise NotImplementedError(f"a file holds a tensor of layout {layout}, which has no definition")
 

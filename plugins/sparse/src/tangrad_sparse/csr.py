@@ -24,6 +24,23 @@ def make(crow: Any, col: Any, values: Any, shape: Any) -> Any:
     return layout_tensor(CSR, held, shape, dtype=values.dtype)
 
 
+def check_range(crow: Any, col: Any, shape: Any) -> None:
+    """Raise unless the rows follow each other and every column lies within the size.
+
+    Raises:
+        RuntimeError: they do not.
+    """
+    if crow.device.type == "meta" or crow.ndim != 1:
+        return
+    starts = crow.tolist()
+    if starts[:1] != [0] or starts[-1] != col.shape[0] or starts != sorted(starts):
+        raise RuntimeError(
+            f"crow_indices must rise from 0 to the number of elements, {col.shape[0]}, but got "
+            f"{starts[:8]}{' ...' if len(starts) > 8 else ''}"
+        )
+    coo.check_range(col.unsqueeze(0), shape[1:])
+
+
 def rows_of(crow: Any, count: int) -> Any:
     """Return the row of each of `count` elements, given where the rows begin."""
     return tangrad.repeat_interleave(
