@@ -15,7 +15,14 @@ from tangrad import _C
 from tangrad.dispatch.binding import call_bound
 from tangrad.dispatch.python_dispatch import recorded
 from tangrad.dispatch.stack import Stack, current, flat_tensors
-from tangrad.dispatch.tangents import put_back, tangent_of, view_of_tangent, written_tangent
+from tangrad.dispatch.tangents import (
+    put_back,
+    shows_its_numbers,
+    tangent_of,
+    view_by_memory,
+    view_of_tangent,
+    written_tangent,
+)
 
 
 def map_tensors(function: Callable[[Any], Any], value: Any) -> Any:
@@ -52,6 +59,10 @@ class Record:
     def tolist(self) -> Any:
         """Return the values as nested lists."""
         return self.inner.tolist() if self.level.lenient else self.level.tolist(self)
+
+    def data(self) -> Any:
+        """Return what `.data` gives, or None for an alias of the same level."""
+        return None
 
     def represent(self, t: Any) -> str:
         """Return the text of the wrapper."""
@@ -356,6 +367,10 @@ class JvpRecord(Record):
         super().__init__(inner, level)
         self.own, self.parent, self.call = tangent, parent, call
 
+    def data(self) -> Any:
+        """Return what `.data` gives: the primal, without a tangent."""
+        return self.level.wrap(self.inner.data)
+
     @property
     def tangent(self) -> Any:
         """The tangent below the level, or None where it is zero."""
@@ -447,6 +462,8 @@ class JvpLevel(Level):
         if not self.owns(args[0]):
             return map_tensors(self.wrap, result)
         parent, rest = _C.level_of(args[0]), args[1:]
+        while op.name == "as_strided" and parent.parent is not None:
+            parent = parent.parent  # of which it may show more than the view that it is asked of
         if isinstance(result, _C.Tensor):
             call = view_of_tangent(op, parent.inner, result, rest)
             return self._wrapped(JvpRecord(result, self, None, parent, call))
@@ -459,6 +476,29 @@ class JvpLevel(Level):
         ]
         return type(result)(made)
 
+    def owns(self, t: Any) -> bool:
+        """Return whether a tensor belongs to this level: in a lenient one, its base's views do."""
+        if super().owns(t):
+            return True
+        base = t._base if self.lenient else None
+        if base is None or not super().owns(base):
+            return False
+        whole = _C.level_of(base)
+        if not shows_its_numbers(whole.inner, t):
+            return False
+        self._take(t, whole, view_by_memory(whole.inner, t))
+        return True
+
+    def _take(self, t: Any, parent: JvpRecord | None = None, call: Any = None) -> None:
+        """Let a tensor from outside be one of this level, a view of another if that is given."""
+        inner = _C.share_history(_C.plain_alias(t), t)
+        if parent is not None:
+            recorded = _C._set_grad_enabled(True)
+            _C.mark_as_view(inner, parent.inner)
+            _C._set_grad_enabled(recorded)
+        wrapper = self._wrapped(JvpRecord(inner, self, None, parent, call))
+        _C.adopt(t, _C.share_history(wrapper, t))
+
     def check_own(self, target: Any, name: str) -> None:
         """Take a tensor that is written to into a lenient level: it has a tangent from now on.
 
@@ -466,8 +506,10 @@ class JvpLevel(Level):
             RuntimeError: it is not of this level, which is not lenient.
         """
         if self.lenient and not self.owns(target):
-            inner = _C.share_history(_C.plain_alias(target), target)
-            _C.adopt(target, _C.share_history(self.wrap(inner), target))
+            base = target._base
+            self._take(target if base is None else base)
+            if not self.owns(target):  # a view of other numbers than its base's
+                self._take(target)
         super().check_own(target, name)
 
     def _write(

@@ -40,7 +40,7 @@ def split_gradient(
     return results
 
 
-class _Memory:
+class Memory:
     """A tensor's place in memory, as numbers that are not complex, if it is to be paired."""
 
     dtype, flags = None, 0
@@ -53,9 +53,11 @@ class _Memory:
         self.offset = scale * _offset(meta)
 
     def stride(self) -> tuple[int, ...]:
+        """Return the strides."""
         return self._stride
 
     def numel(self) -> int:
+        """Return the number of elements."""
         return math.prod(self.shape)
 
 
@@ -66,13 +68,13 @@ def _split_plainly(
     paired = view.dtype is not base.dtype
 
     def held(x: Any, meta: Any) -> Any:
-        x = _flipped(x, meta.flags)
+        x = flipped(x, meta.flags)
         return _C.lookup_op("view_as_real")(x) if paired and meta.dtype.is_complex else x
 
     def shown(x: Any, meta: Any) -> Any:
         if paired and meta.dtype.is_complex:
             x = _C.lookup_op("view_as_complex")(x.contiguous())
-        return _flipped(x, meta.flags)
+        return flipped(x, meta.flags)
 
     def write_held(piece: Any) -> list[Any]:
         results = write(shown(piece, view))
@@ -80,14 +82,19 @@ def _split_plainly(
             results[0] = held(results[0].expand(tuple(view.shape)), view)
         return results
 
-    places = _Memory(base, paired), _Memory(view, paired)
+    places = Memory(base, paired), Memory(view, paired)
     results = split_gradient(held(g, base), *places, write_held, keep_base)
     if keep_base:
         results[0] = shown(results[0], base)
     return results
 
 
-def _flipped(x: Any, flags: int) -> Any:
+def flags_of(t: Any) -> int:
+    """Return the flags of a tensor as a view."""
+    return _CONJUGATE * t.is_conj() + _NEGATIVE * t.is_neg()
+
+
+def flipped(x: Any, flags: int) -> Any:
     """Conjugate and negate values as flags of a view say, and show them without flags."""
     x = x.conj() if flags & _CONJUGATE else x
     return (-x if flags & _NEGATIVE else x).resolve_conj().resolve_neg()

@@ -7,7 +7,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.dispatch.binding import call_bound, call_by_name
-from tangrad.dispatch.slices import positions
+from tangrad.dispatch.slices import Memory, flags_of, flipped, positions
 
 # Given by `tangrad.func.transforms`, which everybody who enters a level imports.
 vjp: Any = None
@@ -39,17 +39,35 @@ def view_of_tangent(
     if op.name == "view_as_real":
         return lambda t: op(t.resolve_conj())
     if op.name == "as_strided":
-
-        def read(t: Any) -> Any:
-            places = positions(whole, piece).flatten().to(t.device)
-            flat = t.reshape((-1,))
-            if (places < 0).any():  # the storage outside of `whole` has no tangent
-                flat = _C.lookup_op("cat")([flat.new_zeros((1,)), flat])
-                places = places + 1
-            return _C.lookup_op("index_select")(flat, 0, places).reshape(tuple(piece.shape))
-
-        return read
+        return view_by_memory(whole, piece)
     return lambda t: call_bound(op, (t, *rest))
+
+
+def shows_its_numbers(whole: Any, piece: Any) -> bool:
+    """Tell whether a view shows the numbers of its base: in part, as pairs, or as complex ones."""
+    a, b = whole.dtype, piece.dtype
+    return a is b or (a.is_complex != b.is_complex and a.to_real() is b.to_real())
+
+
+def view_by_memory(whole: Any, piece: Any) -> Callable[[Any], Any]:
+    """Return the function that takes the tangent of `whole` to that of `piece`, by their places."""
+    paired = piece.dtype is not whole.dtype
+    memories = Memory(whole, paired), Memory(piece, paired)
+    bits, joins = (flags_of(whole), flags_of(piece)), paired and piece.dtype.is_complex
+
+    def read(t: Any) -> Any:
+        t = flipped(t, bits[0])
+        if paired and not joins:
+            t = _C.lookup_op("view_as_real")(t)
+        places = positions(*memories).flatten().to(t.device)
+        flat = t.reshape((-1,))
+        if (places < 0).any():  # the storage outside of `whole` has no tangent
+            flat = _C.lookup_op("cat")([flat.new_zeros((1,)), flat])
+            places = places + 1
+        found = _C.lookup_op("index_select")(flat, 0, places).reshape(memories[1].shape)
+        return flipped(_C.lookup_op("view_as_complex")(found) if joins else found, bits[1])
+
+    return read
 
 
 def written_tangent(op: _C.Op, args: tuple[Any, ...], tangents: list[Any], result: Any) -> Any:

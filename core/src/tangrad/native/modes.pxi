@@ -249,7 +249,9 @@ def adopt(Tensor t not None, Tensor other not None):
     set_geometry(t, other.ndim_, other.shape_, other.stride_, other.offset_)
     t.level_ = other.level_
     t.grad_fn_, t.output_nr_ = other.grad_fn_, other.output_nr_
-    t.base_, t.view_version = other.base_, other.view_version
+    if other.base_ is not t:  # nor does a tensor become a view of itself
+        t.base_ = other.base_
+    t.view_version = other.view_version
     t.flags = (t.flags & ~<uint32_t>(REQUIRES_GRAD | CONJ | NEG)) | (
         other.flags & (REQUIRES_GRAD | CONJ | NEG | MULTI_VIEW))
     return t

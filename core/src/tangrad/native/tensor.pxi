@@ -10,6 +10,7 @@ cdef enum:
     PY_DISPATCH = 64
     NO_GRAD_VIEW = 128      # made as a view while recording was off
     MULTI_VIEW = 256        # one of several views made by one op
+    INFERENCE_VIEW = 512    # made as a view in inference mode
     INLINE_DIMS = 5
     MAX_DIMS = 64
 
@@ -206,7 +207,8 @@ cdef class Tensor:
     def data(self):
         if self.flags & PY_DISPATCH:  # what it holds is known to its class alone
             return lookup_op("detach")(self)
-        return data_of(self)
+        made = None if self.level_ is None or holds_other(self) else self.level_.data()
+        return data_of(self) if made is None else made
 
     @data.setter
     def data(self, Tensor value not None):
