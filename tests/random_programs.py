@@ -343,8 +343,14 @@ class Writer:
     def several_views(self) -> str:
         x = self.tensor(1)
         d = self.dim(x)
-        maker = self.random.choice((f"{x}.unbind({d})", f"{x}.split(1, {d})", f"{x}.chunk(2, {d})"))
-        return f"{self.new()} = {maker}[{self.random.choice((0, 0, -1))}]"
+        whole = f"{x}.expand(2, {'-1, ' * self.state[x].dim()})" if self.one_in(4) else x
+        calls = (f"unbind({d})", f"split(1, {d})", f"chunk(2, {d})", f"tensor_split(2, {d})")
+        piece = f"{whole}.{self.random.choice(calls)}[{self.random.choice((0, 0, -1))}]"
+        name = self.new()
+        if not self.one_in(3):
+            return f"{name} = {piece}"
+        write = f"{self.random.choice((name, name, x))}.mul_({self.number()})"
+        return f"{name} = {piece}\nwith T.set_grad_enabled({self.one_in(4)}): {write}"
 
     def factored(self, count: int) -> str:
         """Write sizes whose product is `count` (rarely not)."""
@@ -734,7 +740,7 @@ def compare_tensor(name: str, a: Any, e: Any, derivative: bool) -> str | None:
 
 def close(a: Any, e: Any) -> bool:
     """Tell whether two tensors agree to rounding."""
-    x, y = np.asarray(a.detach().numpy()), np.asarray(e.detach().numpy(force=True))
+    x, y = (np.asarray(t.detach().numpy(force=True)) for t in (a, e))
     if x.shape != y.shape:
         return False
     scale = np.abs(y[np.isfinite(y)]).max() if np.isfinite(y).any() else 1.0

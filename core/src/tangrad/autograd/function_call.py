@@ -250,7 +250,10 @@ def _constant(o: Any, args: tuple[Any, ...], dirty: tuple[Any, ...]) -> Any:
         return o
     if o.requires_grad:
         return o.detach()
-    return o if any(o is d for d in dirty) else _C.view_of_whole(o, True)
+    if not any(o is d for d in dirty):
+        return _C.view_of_whole(o, True)
+    _C.increment_version(o)  # written or not, as where it is recorded
+    return o
 
 
 def _edge(t: Any, args: tuple[Any, ...], outputs: list[Any], dirty: tuple[Any, ...]) -> int:

@@ -350,13 +350,8 @@ cdef Node grad_fn_of(Tensor t):
         return t.grad_fn_
     if t.grad_fn_ is None and not requires_grad(t.base_):
         return None
-    if t.flags & NO_GRAD_VIEW:
-        if isinstance(t.grad_fn_, FunctionNode):
-            raise RuntimeError(made_by_function(t, "its base or another view of its base has been"))
-        raise RuntimeError(
-            "A view was created in no_grad mode and its base or another view of its base has been modified inplace "
-            "with grad mode enabled. Given that this use case is ambiguous and error-prone, it is forbidden. Move both "
-            f"the view and the write inside the no_grad block, or both outside ([{describe_tensor(t)}]).")
+    if t.flags & (NO_GRAD_VIEW | MULTI_VIEW):
+        raise view_error(t, "its base or another view of its base has been", f"[{describe_tensor(t)}]")
     remade = strided_view_node(t)
     move_retained(t, remade)
     t.grad_fn_ = remade
@@ -599,18 +594,8 @@ cdef int check_writable(Tensor t, str op_name, bint records) except -1:
         records: whether the write itself has a history.
     """
     if t.base_ is not None and (records or requires_grad(t)):
-        if t.flags & NO_GRAD_VIEW:
-            if isinstance(t.grad_fn_, FunctionNode):
-                raise RuntimeError(f"{made_by_function(t, 'is being')} (op '{op_name}')")
-            raise RuntimeError(
-                "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that "
-                "this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
-                f"the view and the inplace either both inside the no_grad block or both outside. (op '{op_name}')")
-        if t.flags & MULTI_VIEW:
-            raise RuntimeError(
-                f"Output {t.output_nr_} of {view_name(t)} is a view and is being modified inplace. This view is the "
-                "output of a function that returns multiple views. Such functions do not allow the output views to be "
-                f"modified inplace. You should replace the inplace operation by an out-of-place one. (op '{op_name}')")
+        if t.flags & (NO_GRAD_VIEW | MULTI_VIEW):
+            raise view_error(t, "is being", f"op '{op_name}'")
     if t.base_ is not None and t.base_.flags & REQUIRES_GRAD and grad_fn_of(t.base_) is None:
         raise RuntimeError(f"a view of a leaf Variable that requires grad is being used in an in-place operation "
                            f"(op '{op_name}'); write under no_grad() or to a clone.")
@@ -620,17 +605,27 @@ cdef int check_writable(Tensor t, str op_name, bint records) except -1:
     return 0
 
 
-cdef str made_by_function(Tensor t, str what):
-    return (f"Output {t.output_nr_} of {node_name(t.grad_fn_)} is a view and {what} modified inplace. This view was "
-            "created inside a custom Function (or because an input was returned as-is) and the autograd logic to "
-            "handle view+inplace would override the custom backward associated with the custom Function, leading to "
-            "incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom "
-            "Function.")
-
-
-cdef str view_name(Tensor t):
-    cdef Node node = grad_fn_of(t)
-    return "a function" if node is None else node_name(node)
+cdef object view_error(Tensor t, str what, str where):
+    """The error of a write, to a view or to what it shows, that the view's history cannot follow."""
+    cdef bint unrecorded = t.flags & NO_GRAD_VIEW and not isinstance(t.grad_fn_, FunctionNode)
+    cdef str made = "inference mode" if t.flags & INFERENCE_VIEW else "no_grad mode"
+    cdef str text
+    if unrecorded:
+        text = (f"A view was created in {made} and {what} modified inplace "
+                f"{'in normal mode' if t.flags & INFERENCE_VIEW else 'with grad mode enabled'}. Given that this use "
+                "case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view "
+                f"and the inplace either both inside the {made.split(' ')[0]} block or both outside.")
+    else:
+        text = (f"Output {t.output_nr_} of {'a function' if t.grad_fn_ is None else node_name(t.grad_fn_)} is a view "
+                f"and {what} modified inplace. ")
+        text += ("This view was created inside a custom Function (or because an input was returned as-is) and the "
+                 "autograd logic to handle view+inplace would override the custom backward associated with the custom "
+                 "Function, leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning "
+                 "the output of the custom Function." if t.flags & NO_GRAD_VIEW else
+                 "This view is the output of a function that returns multiple views. Such functions do not allow the "
+                 "output views to be modified inplace. You should replace the inplace operation by an out-of-place "
+                 "one.")
+    return RuntimeError(f"{text} ({where})")
 
 
 cdef int rebase_history(Tensor t, Node node) except -1:

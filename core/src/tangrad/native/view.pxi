@@ -64,9 +64,9 @@ cdef inline void mark_view(Tensor t, Tensor src):
         return
     t.base_ = src if src.base_ is None else src.base_
     t.view_version = version_of(t)
-    t.flags |= src.flags & (NO_GRAD_VIEW | MULTI_VIEW)
+    t.flags |= src.flags & (NO_GRAD_VIEW | MULTI_VIEW | INFERENCE_VIEW)
     if not tg_tls.grad_enabled and not tg_tls.below_autograd:
-        t.flags |= NO_GRAD_VIEW
+        t.flags |= NO_GRAD_VIEW | (INFERENCE_VIEW if tg_tls.inference else 0)
 
 
 cdef object view_by_rule(Op op, PyObject** flat, Tensor src, Node node):

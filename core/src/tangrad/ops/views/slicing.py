@@ -558,8 +558,8 @@ def tensor_split(self: Any, indices_or_sections: Any, dim: int) -> Any:
                 f"tensor_split: {indices_or_sections} sections are more than memory can hold"
             )
         small, larger = divmod(size, indices_or_sections)
-        lengths = [small + (i < larger) for i in range(indices_or_sections)]
-        return split_with_sizes(self, tuple(lengths), dim)
+        indices_or_sections = [small * i + min(i, larger) for i in range(1, indices_or_sections)]
+    # One by one: unlike the pieces of `split`, these may be written in place.
     cuts = [None, *indices_or_sections, None]
     return tuple(slice_(self, dim, a, b, 1) for a, b in pairwise(cuts))
 
