@@ -180,6 +180,8 @@ def _reach(shape: Ints, stride: Ints, offset: int) -> int:
         s(s.tensor(2, 3), s.tensor(3, 2), (3, 2), (1, 3)),
         s(s.tensor(6), s.tensor(2), (2,), (3,), 1),
         s(s.tensor(4), s.tensor(0, 2), (0, 2), (1, 1)),
+        s(s.tensor(), s.tensor(), (), ()),
+        s(s.tensor(), s.tensor(1), (1,), (1,)),
     ],
     errors=lambda s: [
         (s(s.tensor(4), s.tensor(3), (2,), (1,)), RuntimeError, "size equal to the slice"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -35,43 +37,65 @@ def flat(function: Any) -> Any:
 
 
 @pytest.mark.tangrad_cases(dtypes="derivatives", when=is_batchable)
-@pytest.mark.parametrize("which", ["all", "first", "first at the end"])
+@pytest.mark.parametrize("which", ["all", "first", "first at the end", "others"])
 def test_vmap_is_a_loop(case: Case, which: str) -> None:
     for sample in case.samples():
         arguments = tangrad_arguments(sample, case.device, case.definition)
         tensors = tensors_in(arguments)
-        if not tensors:
-            continue
         function = function_of_tensors(case.call, *arguments)
-        at = -1 if which == "first at the end" else 0
-        dims = tuple(at if which == "all" or i == 0 else None for i in range(len(tensors)))
-        try:
-            stacked = [
-                batched(t, d) if d is not None else t for t, d in zip(tensors, dims, strict=True)
-            ]
-            loop = [
-                function(
-                    *[
-                        t.select(d, b).clone(memory_format=tangrad.contiguous_format)
-                        if d is not None
-                        else t
-                        for t, d in zip(stacked, dims, strict=True)
-                    ]
-                )
-                for b in range(BATCH)
-            ]
-        except REFUSALS:
-            continue
-        mapped = tangrad.func.vmap(flat(function), in_dims=dims)(*stacked)
-        for i, found in enumerate(mapped):
-            expected = tangrad.stack([tensors_in(one)[i] for one in loop])
-            assert tuple(found.shape) == tuple(expected.shape), (
-                f"{describe(sample)}: {found.shape} != {expected.shape}"
+        for dims in placings(which, len(tensors)):
+            check_mapped(function, tensors, dims, f"{describe(sample)}, in_dims={dims}")
+
+
+def placings(which: str, count: int) -> list[tuple[int | None, ...]]:
+    """Return the `in_dims` of a kind for so many tensors.
+
+    The kind "others" has every other choice of the batched tensors, or of many, each one alone.
+    """
+    first = (0, *[None] * (count - 1))[:count]
+    if not count or which == "all":
+        return [(0,) * count][:count]
+    if which != "others":
+        return [first if which == "first" else (-1, *first[1:])]
+    rows = itertools.product((0, None), repeat=count) if count < 4 else set(permutations_of(first))
+    return [r for r in rows if any(d is not None for d in r) and r != first and None in r]
+
+
+def permutations_of(first: tuple[int | None, ...]) -> Iterator[tuple[int | None, ...]]:
+    """Yield the rows of the same entries with the first of them at another place."""
+    for i in range(len(first)):
+        yield (*[None] * i, first[0], *[None] * (len(first) - i - 1))
+
+
+def check_mapped(
+    function: Any, tensors: list[Any], dims: tuple[int | None, ...], told: str
+) -> None:
+    """Compare one vmap with the loop over the batch."""
+    try:
+        stacked = [
+            batched(t, d) if d is not None else t for t, d in zip(tensors, dims, strict=True)
+        ]
+        loop = [
+            function(
+                *[
+                    t.select(d, b).clone(memory_format=tangrad.contiguous_format)
+                    if d is not None
+                    else t
+                    for t, d in zip(stacked, dims, strict=True)
+                ]
             )
-            assert found.dtype == expected.dtype, describe(sample)
-            if not same_bits(found, expected):
-                a, e = as_array(found), as_array(expected)
-                good = agrees(a, e, dtype_name(found))
-                assert good.all(), (
-                    f"{describe(sample)}: {describe_difference(a, e, good)} (a loop, not torch)"
-                )
+            for b in range(BATCH)
+        ]
+    except REFUSALS:
+        return
+    mapped = tangrad.func.vmap(flat(function), in_dims=dims)(*stacked)
+    for i, found in enumerate(mapped):
+        expected = tangrad.stack([tensors_in(one)[i] for one in loop])
+        assert tuple(found.shape) == tuple(expected.shape), (
+            f"{told}: {found.shape} != {expected.shape}"
+        )
+        assert found.dtype == expected.dtype, told
+        if not same_bits(found, expected):
+            a, e = as_array(found), as_array(expected)
+            good = agrees(a, e, dtype_name(found))
+            assert good.all(), f"{told}: {describe_difference(a, e, good)} (a loop, not torch)"
