@@ -414,5 +414,12 @@ grouped_linear = op(
         bits: 8 or 4.
         group: elements of a group.
     """,
-    **_COMMON,
+    **{
+        **_COMMON,
+        "vjp": {
+            "input": lambda g, weight, scales, zeros, bits, group: (
+                g @ group_weight(weight, scales, zeros, bits, group)
+            )
+        },
+    },
 )

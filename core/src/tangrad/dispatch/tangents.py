@@ -8,6 +8,7 @@ from typing import Any
 from tangrad import _C
 from tangrad.dispatch.binding import call_bound, call_by_name
 from tangrad.dispatch.slices import Memory, flags_of, flipped, positions
+from tangrad.dispatch.stack import flat_tensors
 
 # Given by `tangrad.func.transforms`, which everybody who enters a level imports.
 vjp: Any = None
@@ -179,26 +180,37 @@ def _summed(a: Any, b: Any) -> Any:
 
 def tangent_by_vjp(op: _C.Op, args: tuple[Any, ...], tangents: list[Any]) -> Any:
     """Return tangents as the vjp of the vjp, which is linear in its cotangent."""
-    places = [k for k, t in enumerate(tangents) if isinstance(t, _C.Tensor)]
+    moving = [t for t in flat_tensors(tangents) if t is not None]
+    primals: list[Any] = []
+    for a, t in zip(args, tangents, strict=True):
+        members = zip(a, t, strict=True) if isinstance(t, list) else ((a, t),)
+        primals += [m for m, moved in members if isinstance(moved, _C.Tensor)]
 
-    def outputs(*primals: Any) -> tuple[Any, ...]:
-        full = list(args)
-        for k, p in zip(places, primals, strict=True):
-            full[k] = p
-        made = call_bound(op, tuple(full))
+    def outputs(*given: Any) -> tuple[Any, ...]:
+        left = iter(given)
+
+        def put(value: Any, tangent: Any) -> Any:
+            if isinstance(tangent, list):
+                return [put(v, t) for v, t in zip(value, tangent, strict=True)]
+            return next(left) if isinstance(tangent, _C.Tensor) else value
+
+        full = tuple(put(a, t) for a, t in zip(args, tangents, strict=True))
+        made = call_bound(op, full)
         return tuple(
             r for r in ((made,) if isinstance(made, _C.Tensor) else made) if _differentiable(r)
         )
 
-    results, pull = vjp(outputs, *[args[k] for k in places])
+    metas = op.definition.output_metas(args) if op.kind == "kernel" else ()
+    if metas and not any(d.is_floating_point or d.is_complex for _, d in metas):
+        return [None] * len(metas)  # integers have no tangent, and nothing to ask a derivative for
+    results, pull = vjp(outputs, *primals)
     cotangents = tuple(_C.lookup_op("zeros_like")(r) for r in results)
     _, push = vjp(lambda *c: pull(tuple(c)), *cotangents)
-    found = push(tuple(tangents[k] for k in places))
-    made = op.definition.output_metas(args) if len(op.definition.schema.returns) > 1 else ()
-    if len(made) <= len(found):
+    found = push(tuple(moving))
+    if len(metas) <= len(found):
         return found
-    moving = iter(found)  # integer results have no tangent
-    return [next(moving) if d.is_floating_point or d.is_complex else None for _, d in made]
+    left = iter(found)
+    return [next(left) if d.is_floating_point or d.is_complex else None for _, d in metas]
 
 
 def _differentiable(t: Any) -> bool:

@@ -7,9 +7,11 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.autograd.function import Function
+from tangrad.dispatch.levels import map_tensors
+from tangrad.dispatch.stack import current, flat_tensors
 from tangrad.library.binding import short_form
 
-__all__ = ["apply"]
+__all__ = ["apply", "not_cut"]
 
 
 class Call:
@@ -159,6 +161,53 @@ class _Rules(Function):
             call.returned,
         )
         return results, (*flat_dims, None) if call.marker else flat_dims
+
+
+def not_cut(op: Any, inputs: Sequence[Any], result: Any) -> Any:
+    """Return a result by which backward and forward mode raise where a kernel has lost its history.
+
+    Args:
+        op: an op with kernels alone: what they do by recorded ops has the derivative of those.
+        inputs: the tensors that it was given.
+        result: what it returned.
+    """
+    levels = current().levels
+
+    def is_lost(t: Any) -> bool:
+        known = t.requires_grad if not levels else levels[-1].owns(t)
+        number = t.dtype.is_floating_point or t.dtype.is_complex
+        return number and not known and all(t is not given for given in inputs)
+
+    lost = list(filter(is_lost, flat_tensors((result,))))
+    if not lost:
+        return result
+    found = dict(zip(map(id, lost), _Cut.apply(op, lost, *inputs), strict=True))
+    return map_tensors(lambda t: found.get(id(t), t), result)
+
+
+class _Cut(Function):
+    """Results whose history a kernel has lost."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(op: Any, results: list[Any], *inputs: Any) -> Any:
+        return tuple(results)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx._op = inputs[0]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError(
+            f"Trying to backward through {ctx._op}, whose kernel computes outside of what is "
+            "recorded, but no autograd formula was registered. Please use "
+            f"tangrad.library.register_autograd('{ctx._op.name()}', ...) to add one, or detach() "
+            "its inputs if they are constants."
+        )
+
+    jvp = backward
 
 
 def _loop(size: int, call: Call, flat: Sequence[Any], dims: Sequence[Any]) -> Any:

@@ -149,7 +149,14 @@ class OpOverload:
                 return self.call_kernel(kernels[AUTOGRAD], values, named)
             if self._has_rules():
                 return self._apply(values, named)
-        return self.below(values, named, recording=not self._has_rules())
+        if self._has_rules():
+            return self.below(values, named)
+        result = self.below(values, named, recording=True)
+        if not records and not stack.levels:
+            return result
+        from tangrad.library.derivative import not_cut
+
+        return not_cut(self, tensors, result)
 
     def _has_rules(self) -> bool:
         return self.owner is not None or self.backward is not None or self.batching is not None

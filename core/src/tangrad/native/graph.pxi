@@ -491,7 +491,7 @@ cdef int record_edges_with_list(Node node, Op op, PyObject** flat, uint64_t need
     sources, numbers = [], []
     for i in range(op.ntensors):
         value = <object>flat[op.tensor_param[i]]
-        members = value if op.tensor_param[i] == op.list_param else (value,)
+        members = value if op.ptype[op.tensor_param[i]] == P_TENSORS else (value,)
         if op.tensor_param[i] == op.list_param:
             node.list_length = len(members)
         for member in members:

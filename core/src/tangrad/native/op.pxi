@@ -276,7 +276,7 @@ def make_op(definition, str kind, spec):
             op.edge_param[i] = op.ntensors
             op.tensor_param[op.ntensors] = i
             if op.ptype[i] == P_TENSORS:
-                if op.list_param >= 0 and spec.get("has_rule"):
+                if op.list_param >= 0 and isinstance(definition.vjp, dict):
                     raise ValueError(f"{op.title}: an op with a derivative has at most one Tensor[] parameter")
                 op.list_param = i
                 op.tensor_position_of_list = op.ntensors

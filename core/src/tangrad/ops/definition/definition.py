@@ -67,8 +67,13 @@ class Definition(Results, Computing, Derivatives, Forms, Examples):
 
     @property
     def differentiable(self) -> bool:
-        """Whether calls are recorded."""
-        return isinstance(self.vjp, dict)
+        """Whether calls are recorded: unless a reason against a derivative is stated.
+
+        Where none is stated either, backward raises; a call that is not recorded would cut the
+        graph without a word.
+        """
+        by_ops = self.function_body is not None or self.members or self.schema.written_lists
+        return isinstance(self.vjp, dict) or (self.vjp is None and not by_ops)
 
     @property
     def no_derivative_reason(self) -> str | None:
@@ -404,35 +409,52 @@ def rule_of_functions(definition: Definition, wanted: set[str]) -> Any:
     names = definition.parameter_names
     tensors = [names[i] for i in definition.schema.tensors]
     saves: list[tuple[str, int]] = []
-    formulas = []
+    formulas: list[tuple[Any, ...]] = []
     served: set[str] = set()
-    for key, function in definition.vjp.items():
+    rules = {} if definition.vjp is None else definition.vjp
+    for key, function in rules.items():
         targets = key if isinstance(key, tuple) else (key,)
         # What serves several inputs that also have functions of their own serves all or none.
-        apart = len(targets) > 1 and all(t in definition.vjp for t in targets)
+        apart = len(targets) > 1 and all(t in rules for t in targets)
         if apart and not wanted.issuperset(targets):
             continue
         if not (wanted - served).intersection(targets):
             continue
-        served.update(targets)
         if isinstance(function, str):
-            raise TypeError(
-                f"{definition.name}: the vjp of a general op is a function, not '{function}'"
-            )
+            continue  # "none: reason"
+        served.update(targets)
         arguments = [_argument(definition, name, saves) for name in names_of(function)]
         positions = tuple(tensors.index(t) for t in targets)
         formulas.append(
             (positions, None, function, -1, arguments, tuple(t in wanted for t in targets))
         )
-    missing = wanted - {
-        t for key in definition.vjp for t in (key if isinstance(key, tuple) else (key,))
-    }
-    if missing:
-        raise _C.DerivativeError(
-            f"the derivative of '{definition.name}' for {', '.join(sorted(missing))} "
-            "is not implemented; detach() it if it is a constant"
-        )
+    for name in tensors:
+        if name in wanted - served:
+            refuse = refusal(definition, name, rules.get(name))
+            formulas.append(((tensors.index(name),), None, refuse, -1, [], (True,)))
     return _C.make_rule(saves, formulas)
+
+
+def refusal(definition: Definition, name: str, stated: str | None = None) -> Callable[[], Any]:
+    """Return the backward formula that raises, as late as in PyTorch: when it is asked for.
+
+    Args:
+        definition: the op's.
+        name: the input that the derivative would be by.
+        stated: "none: reason", or None where the definition gives no reason.
+    """
+    where = f"the derivative of {definition.title.rstrip(',')} for '{name}' is not implemented"
+    if stated is None:
+        where += f": its definition ({definition.module}) gives none"
+        remedy = 'give it vjp={...}, or vjp="none: reason" if no gradient is to flow; '
+    else:
+        where += f": {stated.removeprefix('none:').strip()}"
+        remedy = ""
+
+    def refuse() -> Any:
+        raise NotImplementedError(f"{where}; {remedy}detach() '{name}' if it is a constant")
+
+    return refuse
 
 
 def _argument(definition: Definition, name: str, saves: list[tuple[str, int]]) -> tuple[str, int]:

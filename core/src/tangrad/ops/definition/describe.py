@@ -157,9 +157,13 @@ def _derivative(d: Any) -> str:
     if d.kind == "pointwise":
         return "one fused pointwise op for all inputs that need it"
     if isinstance(d.vjp, dict):
-        keys = [", ".join(k) if isinstance(k, tuple) else k for k in d.vjp]
+        reasons = [f"by {k} {f}" for k, f in d.vjp.items() if isinstance(f, str)]
+        keys = [", ".join(k) if isinstance(k, tuple) else k
+                for k, f in d.vjp.items() if not isinstance(f, str)]  # fmt: skip
+        if reasons:
+            return "; ".join([*(["tensor code for " + "; ".join(keys)] if keys else []), *reasons])
         return f"tensor code for {'; '.join(keys)}"
-    return "that of its parts" if d.function_body is not None else "none stated"
+    return "that of its parts" if d.function_body is not None else "none stated: backward raises"
 
 
 def _tangent(d: Any) -> str:

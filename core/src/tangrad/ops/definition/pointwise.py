@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tangrad import _C
-from tangrad.ops.definition.definition import Definition
+from tangrad.ops.definition.definition import Definition, refusal
 from tangrad.ops.definition.fields import Elements, names_in
 from tangrad.ops.definition.schema import REQUIRED, TENSOR_TYPES, Param, Schema
 
@@ -101,7 +101,7 @@ class PointwiseDefinition(Elements, Definition):
         """
         if self._differentiates_by_functions:
             return None
-        fused = _split(self, tuple(n for n in names if not _unknown(self, n)))[1]
+        fused = _split(self, tuple(n for n in names if not _stated(self, n)))[1]
         return _fused_gradient(self, fused) if fused else None
 
     @property
@@ -122,7 +122,15 @@ class PointwiseDefinition(Elements, Definition):
         """Return the pointwise op of the tangent, and the names of its arguments."""
         key = Derivation(self, "tangent", given)
         if key not in self._derived:
-            _tangent_op(self, given)
+            from tangrad.expr import DerivativeError
+
+            try:
+                _tangent_op(self, given)
+            except DerivativeError as error:
+                by = "', '".join(given)
+                raise NotImplementedError(
+                    f"the derivative of {self.title} for '{by}' is not implemented: {error}"
+                ) from error
         return self._derived[key]
 
     @property
@@ -142,14 +150,12 @@ def _fused_rule(definition: PointwiseDefinition, needs: int, present: tuple[bool
         present: per result, whether it has a gradient. Default: all have.
     """
     required = tuple(name for k, name in enumerate(definition.inputs) if needs >> k & 1)
-    wanted = tuple(name for name in required if not _unknown(definition, name))
     grads = _grad_names(definition)
     missing = tuple(g for g, given in zip(grads, present, strict=False) if not given)
-    passed, fused = _split(definition, wanted, missing)
+    unknown, (passed, fused) = _known(definition, required, missing)
     formulas: list[tuple[Any, ...]] = [
-        ((definition.inputs.index(name),), None, _refusal(definition, name), -1, [], (True,))
-        for name in required
-        if _unknown(definition, name)
+        ((definition.inputs.index(name),), None, refusal(definition, name, why), -1, [], (True,))
+        for name, why in unknown.items()
     ]
     formulas += [
         ((definition.inputs.index(name),), None, None, k, [], (True,)) for name, k in passed
@@ -170,6 +176,22 @@ def _fused_rule(definition: PointwiseDefinition, needs: int, present: tuple[bool
             )
         )
     return _C.make_rule(saves, formulas)
+
+
+def _known(
+    definition: PointwiseDefinition, names: tuple[str, ...], missing: tuple[str, ...]
+) -> tuple[dict[str, str], Any]:
+    """Return ({input without a derivative: why}, the others' by `_split`)."""
+    from tangrad.expr import DerivativeError
+
+    unknown: dict[str, str] = {}
+    if not isinstance(definition.vjp, dict):
+        try:
+            return unknown, _split(definition, names, missing)
+        except DerivativeError:
+            pass  # of some of them: asked one by one, who has one keeps it
+    unknown = {n: why for n in names if (why := _unknown(definition, n)) is not None}
+    return unknown, _split(definition, tuple(n for n in names if n not in unknown), missing)
 
 
 def _split(
@@ -208,23 +230,25 @@ def _fused_gradient(
     return _fused_op(derivation, f"{definition.name}_backward", expressions, leading)
 
 
-def _unknown(definition: PointwiseDefinition, name: str) -> bool:
-    """Tell whether the derivative by an input is said to be unknown: `vjp={NAME: "none: why"}`."""
-    stated = definition.vjp.get(name) if isinstance(definition.vjp, dict) else None
-    return isinstance(stated, str) and stated.startswith("none:")
+def _stated(definition: PointwiseDefinition, name: str) -> str | None:
+    """Return why there is no derivative by an input, as far as the definition says it."""
+    if not isinstance(definition.vjp, dict):
+        return None
+    text: str = definition.vjp.get(name, "none: its definition gives no vjp for it")
+    return text if text.startswith("none:") else None
 
 
-def _refusal(definition: PointwiseDefinition, name: str) -> Any:
-    """Return the backward formula that raises, as late as in PyTorch: when it is asked for."""
-    reason = definition.vjp[name].removeprefix("none:").strip()
+def _unknown(definition: PointwiseDefinition, name: str) -> str | None:
+    """Return why there is no derivative by an input, as "none: reason"; None: there is one."""
+    from tangrad.expr import DerivativeError
 
-    def refuse() -> Any:
-        raise NotImplementedError(
-            f"the derivative of '{definition.op.title}' for '{name}' is not implemented: {reason}; "
-            "detach() it if it is a constant"
-        )
-
-    return refuse
+    if isinstance(definition.vjp, dict) or name in definition.partials:
+        return _stated(definition, name)
+    try:
+        definition.expression.partial(name)
+    except DerivativeError as error:
+        return f"none: {error}"
+    return None
 
 
 def _grad_names(definition: PointwiseDefinition) -> tuple[str, ...]:

@@ -426,7 +426,7 @@ _ldl_kernel = op(
         "D[{0},{0}] is zero and using it on ldl_solve would result in a division by zero",
     ),
     strict_out_dtype=True,
-    vjp="none: the order of the pivots jumps, and PyTorch defines none",
+    vjp={"self": "none: the order of the pivots jumps, and PyTorch defines none"},
     batch="dims",
     samples=lambda s: [
         s(symmetric(s, 3, 3, hermitian=False)),
@@ -504,6 +504,8 @@ def _ldl_solved(np: Any, LD: Any, pivots: Any, B: Any, hermitian: bool) -> Any:
     return lapack.ldl_solve(np, factors, order, right, hermitian)
 
 
+_LDL_STORAGE = "none: the factors' storage is LAPACK's own, and PyTorch defines none"
+
 _linalg_ldl_solve = op(
     "linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor",
     dtypes=WIDE,
@@ -513,7 +515,7 @@ _linalg_ldl_solve = op(
     check=_check_ldl_solve,
     reference=_ldl_solved,
     strict_out_dtype=True,
-    vjp="none: the factors' storage is LAPACK's own, and PyTorch defines none",
+    vjp={"LD": _LDL_STORAGE, "B": _LDL_STORAGE},
     samples=lambda s: [
         s(symmetric(s, 3, 3), s.values([1, 2, 3], dtype="int32"), s.tensor(3, 2)),
         s(

@@ -155,7 +155,7 @@ geqrf = op(
     check=_check_matrix_of("torch.geqrf"),
     shape=lambda self: (self.shape, (*self.shape[:-2], min(self.shape[-2:]))),
     reference=lambda np, self: lapack.geqrf(np, self),
-    vjp="none: take linalg.qr, whose Q and R are what a derivative needs",
+    vjp={"self": "none: take linalg.qr, whose Q and R are what a derivative needs"},
     batch="dims",
     samples=lambda s: [s(s.tensor(3, 3)), s(s.tensor(2, 4, 2, strided=True)), s(s.tensor(2, 4))],
     errors=lambda s: [(s(s.tensor(3)), RuntimeError, "at least 2")],

@@ -594,13 +594,15 @@ def _check_step(self: Any, values: Any) -> None:
         )
 
 
+_STEPS = "none: a step function, as in PyTorch"
+
 heaviside = pointwise(
     "heaviside(Tensor self, Tensor values) -> Tensor",
     "where(self == 0, values, where(self > 0, 1, 0))",
     check=_check_step,
     dtypes=REAL,
     strict_out_dtype=True,
-    vjp="none: a step function, as in PyTorch",
+    vjp={"self": _STEPS, "values": _STEPS},
     inplace=True,
     samples=lambda s: [s(s.tensor(3, 4), s.tensor(4)), s(s.values([0, 1, 0]), s.tensor())],
     errors=lambda s: [(s(s.tensor(2), s.integers(0, 2, 2)), RuntimeError, "different dtypes")],

@@ -232,7 +232,7 @@ _standard_gamma_grad = op(
     check=lambda self, output: _check_floating(self=self, output=output),
     shape=lambda self: self.shape,
     reference=lambda np, self, output: _slope_reference(_gamma_slope)(np, a=self, x=output),
-    vjp=_NOT_GIVEN,
+    vjp={"self": _NOT_GIVEN, "output": _NOT_GIVEN},
     batch="dims",
     method=False,
     samples=lambda s: [
@@ -252,7 +252,7 @@ _dirichlet_grad = op(
     reference=lambda np, x, alpha, total: _slope_reference(
         lambda np, x, a, total: _beta_slope(np, x, a, total - a)
     )(np, x=x, a=alpha, total=total),
-    vjp=_NOT_GIVEN,
+    vjp={"x": _NOT_GIVEN, "alpha": _NOT_GIVEN, "total": _NOT_GIVEN},
     batch="dims",
     method=False,
     samples=lambda s: [
