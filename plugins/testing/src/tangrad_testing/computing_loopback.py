@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -182,3 +183,42 @@ class Queued(Loopback):
     def destroy_event(self, event: int) -> None:
         """Forget an event."""
         del self._events[event]
+
+
+class Timed(Queued):
+    """Tell when the work between two events was done."""
+
+    def open(self) -> None:
+        """Start the thread and the clock."""
+        self._happened: dict[int, float] = {}
+        super().open()
+
+    def record_event(self, stream: int) -> int:
+        """Queue an event, and a look at the clock before it happens."""
+        event = threading.Event()
+        with self._lock:
+            self._number += 1
+            number = self._number
+            self._events[number] = event
+
+        def happen() -> None:
+            self._happened[number] = time.perf_counter()
+            event.set()
+
+        self._work.put(happen)
+        return number
+
+    def elapsed_time(self, event: int, later: int) -> float:
+        """Return the milliseconds between two events.
+
+        Raises:
+            RuntimeError: one of them has not happened.
+        """
+        if not (self.query_event(event) and self.query_event(later)):
+            raise RuntimeError("loopback: elapsed_time of an event that has not happened")
+        return (self._happened[later] - self._happened[event]) * 1000
+
+    def destroy_event(self, event: int) -> None:
+        """Forget an event and its time."""
+        super().destroy_event(event)
+        self._happened.pop(event, None)

@@ -12,6 +12,7 @@ from typing import Any
 from tangrad.plugin import Sample
 from tangrad_testing.calls import REFUSALS, describe, tangrad_arguments, tensors_in
 from tangrad_testing.cases import Case, has_values
+from tangrad_testing.levels import stated
 from tangrad_testing.levels.check import (
     Check,
     Device,
@@ -20,7 +21,7 @@ from tangrad_testing.levels.check import (
     expect_close,
 )
 from tangrad_testing.levels.inputs import large_samples
-from tangrad_testing.levels.kernels import EVERYDAY, of_third_parties, own_kernels
+from tangrad_testing.levels.kernels import everyday, of_third_parties, own_kernels
 
 SAMPLED_DTYPES = ("bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 "
                   "float64 complex64 complex128").split()  # fmt: skip
@@ -34,12 +35,17 @@ def checks(device: Device) -> Iterator[Check]:
     if device.driver.meta:
         return
     chosen = {(op, dtype): True for op, dtypes in own_kernels(device).items() for dtype in dtypes}
-    for op in device.ops or [*EVERYDAY, *of_third_parties()]:
+    for op in device.ops or everyday(device):
         for dtype in SAMPLED_DTYPES if device.ops else PASSING:
             chosen.setdefault((op, dtype), False)
     for (op, dtype), own in chosen.items():
         says = f"{op} of {dtype} is what the reference computes"
         yield Check(1, f"{op}-{dtype}", says, partial(check_op, op=op, dtype=dtype, own=own))
+    for op in device.ops or of_third_parties():
+        says = f"what the definition of {op} says of one thing agrees with what it says of another"
+        yield Check(1, f"{op}-definition", says, partial(stated.check_reference, op=op))
+        says = f"{op} under vmap is a loop over the batch"
+        yield Check(1, f"{op}-batched", says, partial(stated.check_batching, op=op))
 
 
 def check_op(device: Device, op: str, dtype: str, own: bool) -> None:

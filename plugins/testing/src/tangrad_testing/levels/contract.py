@@ -83,7 +83,8 @@ def tells_what_it_is(device: Device) -> None:
     expect("probe() of an open device", driver.probe(), True)
     expect("its name", driver.name, device.name)
     driver.synchronize()
-    driver.synchronize(0)
+    for index in range(count):
+        driver.synchronize(index)
 
 
 @check
@@ -456,4 +457,7 @@ def another_process_opens_it(device: Device) -> None:
 
 def checks(device: Device) -> Iterator[Check]:
     """Yield the checks of this level."""
+    from tangrad_testing.levels import lifetime
+
     yield from PLAIN
+    yield from lifetime.checks(device)

@@ -20,6 +20,7 @@ from tangrad_testing.calls import (
 )
 from tangrad_testing.cases import Case, may_have_derivative
 from tangrad_testing.closeness import dtype_name
+from tangrad_testing.levels import differences
 from tangrad_testing.levels.check import (
     Check,
     Device,
@@ -28,7 +29,7 @@ from tangrad_testing.levels.check import (
     expect,
     expect_close,
 )
-from tangrad_testing.levels.kernels import EVERYDAY, of_third_parties, own_kernels
+from tangrad_testing.levels.kernels import everyday, of_third_parties, own_kernels
 
 check, PLAIN = collected(3)
 
@@ -41,12 +42,15 @@ def checks(device: Device) -> Iterator[Check]:
     if device.driver.meta:
         return
     chosen = {op: floating(dtypes) for op, dtypes in own_kernels(device).items()}
-    for op in device.ops or [*EVERYDAY, *of_third_parties()]:
+    for op in device.ops or everyday(device):
         chosen.setdefault(op, "float32")
     for op, dtype in chosen.items():
         if dtype is not None:
             says = f"first and second derivatives of {op} are those on the reference"
             yield Check(3, f"{op}-derivatives", says, partial(check_op, op=op, dtype=dtype))
+    for op in device.ops or of_third_parties():
+        says = f"the derivatives of {op} are the slopes of what it computes"
+        yield Check(3, f"{op}-slopes", says, partial(differences.check_op, op=op))
     if not device.ops:
         yield from PLAIN
 

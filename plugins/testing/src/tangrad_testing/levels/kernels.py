@@ -75,6 +75,16 @@ def forms(names: Any) -> set[str]:
     return found
 
 
+def everyday(device: Device) -> list[str]:
+    """Return what is asked of a device without kernels: what all call, and what it says anew.
+
+    The latter are the composites that its driver computes in its own way, and ops of packages.
+    """
+    known = all_ops()
+    own = [name for name in device.driver.composites if name in known]
+    return list(dict.fromkeys([*EVERYDAY, *own, *of_third_parties()]))
+
+
 def of_third_parties() -> list[str]:
     """Return the names of the ops that plugins define."""
     return sorted(

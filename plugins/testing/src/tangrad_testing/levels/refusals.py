@@ -18,7 +18,7 @@ from tangrad_testing.levels.check import (
     expect,
     expect_error,
 )
-from tangrad_testing.levels.kernels import EVERYDAY, of_third_parties, own_kernels
+from tangrad_testing.levels.kernels import everyday, own_kernels
 from tangrad_testing.levels.randomness import require_memory
 
 check, PLAIN = collected(7)
@@ -30,7 +30,7 @@ def checks(device: Device) -> Iterator[Check]:
         return
     if not device.ops:
         yield from PLAIN
-    for op in device.ops or dict.fromkeys([*own_kernels(device), *EVERYDAY, *of_third_parties()]):
+    for op in device.ops or dict.fromkeys([*own_kernels(device), *everyday(device)]):
         if find_op(op).definition.errors is not None:
             says = f"{op} refuses wrong arguments as its definition says"
             yield Check(7, f"{op}-errors", says, partial(check_errors, op=op))
@@ -81,12 +81,15 @@ def indices_out_of_range(device: Device) -> None:
     require_memory(device)
     x = tangrad.arange(6.0).to(device.name)
     far = tangrad.tensor([0, 6]).to(device.name)
+    before = tangrad.tensor([0, -1]).to(device.name)
     kinds = (IndexError, RuntimeError)
     for name, call in (
         ("x[6]", lambda: x[6]),
         ("x[[0, 6]]", lambda: x[far].cpu()),
         ("index_select", lambda: x.index_select(0, far).cpu()),
         ("gather", lambda: x.gather(0, far).cpu()),
+        ("index_select by -1", lambda: x.index_select(0, before).cpu()),
+        ("gather by -1", lambda: x.gather(0, before).cpu()),
     ):
         expect_error(f"{name} of 6 elements", kinds, call)
     expect("x afterwards", x.cpu().tolist(), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0])

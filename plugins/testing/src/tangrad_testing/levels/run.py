@@ -38,9 +38,11 @@ def plain_checks() -> Iterator[Check]:
     """Yield the checks that are the same for every device: all but those of single ops."""
     for module in (
         "contract",
+        "lifetime",
         "views",
         "gradients",
         "concurrency",
+        "streams",
         "randomness",
         "files",
         "refusals",

@@ -11,6 +11,7 @@ import numpy as np
 import tangrad
 from tangrad_testing.calls import REFUSALS, describe, tangrad_tensor_on, tensors_in
 from tangrad_testing.cases import Case, has_values, may_have_derivative
+from tangrad_testing.levels import extremes
 from tangrad_testing.levels.check import (
     Check,
     Device,
@@ -19,7 +20,7 @@ from tangrad_testing.levels.check import (
     expect,
     expect_close,
 )
-from tangrad_testing.levels.kernels import EVERYDAY, of_third_parties, own_kernels
+from tangrad_testing.levels.kernels import everyday, own_kernels
 
 check, PLAIN = collected(2)
 
@@ -50,12 +51,13 @@ def checks(device: Device) -> Iterator[Check]:
     for op, dtypes in of_ops(device).items():
         says = f"{op} takes operands with any strides, writes in place and to out="
         yield Check(2, f"{op}-strided", says, partial(check_strided, op=op, dtypes=dtypes))
+    yield from extremes.checks(device)
 
 
 def of_ops(device: Device) -> dict[str, list[str]]:
     """Return {op: dtypes} to be run on views."""
     found = dict(own_kernels(device))
-    for op in device.ops or [*EVERYDAY, *of_third_parties()]:
+    for op in device.ops or everyday(device):
         found.setdefault(op, ["float32"])
     return found
 

@@ -174,7 +174,11 @@ def first_failure(mutant: Mutant, beat: Callable[[], None]) -> tuple[str, str]:
     """
     from tangrad_testing.levels.run import checks_of
 
-    return failure_among(mutant, False, lambda device: checks_of(device, ORDER), beat)
+    def of_packages_first(device: Any) -> list[Any]:
+        found = list(checks_of(device, ORDER))
+        return sorted(found, key=lambda check: "::" not in check.name)
+
+    return failure_among(mutant, False, of_packages_first, beat)
 
 
 def failure_of_large_copies(mutant: Mutant, beat: Callable[[], None]) -> tuple[str, str]:

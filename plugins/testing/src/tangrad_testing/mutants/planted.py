@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from functools import partial
 
-from tangrad_testing.mutants import planted_kernels, planted_memory, planted_order
+from tangrad_testing.mutants import (
+    planted_indices,
+    planted_kernels,
+    planted_lifetime,
+    planted_memory,
+    planted_ops,
+    planted_order,
+    planted_streams,
+    planted_values,
+)
 from tangrad_testing.mutants.campaign import Mutant
 from tangrad_testing.mutants.fault import PLANTED
 
-SOURCES = (planted_memory, planted_kernels, planted_order)
+SOURCES = (
+    planted_memory, planted_lifetime, planted_indices, planted_order, planted_streams,
+    planted_kernels, planted_values, planted_ops,
+)  # fmt: skip
 
 
 def planted() -> list[Mutant]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 
-from tangrad_testing.computing_loopback import Queued
+from tangrad_testing.computing_loopback import Queued, Timed
 from tangrad_testing.loopback import Loopback
 from tangrad_testing.mutants.fault import fault
 
@@ -142,3 +143,138 @@ class CopiesReadTooEarly(Queued):
             target[:] = early
 
         self._work.put(copy)
+
+
+@fault
+class QueriesWait(Queued):
+    """query_event answers when the event has happened."""
+
+    def query_event(self, event: int) -> bool:
+        self._events[event].wait()
+        return True
+
+
+@fault
+class WaitingIsForOnesOwnWork(Queued):
+    """synchronize waits for what the calling thread gave; reads and writes wait for all."""
+
+    last = threading.local()
+
+    def copy_within(
+        self, handle: int, offset: int, source: int, source_offset: int, nbytes: int
+    ) -> None:
+        super().copy_within(handle, offset, source, source_offset, nbytes)
+        self.last.event = self.record_event(0)
+
+    def synchronize(self, index: int | None = None) -> None:
+        self._require_own_process()
+        event = getattr(self.last, "event", None)
+        if event in self._events:
+            self._events[event].wait()
+
+    def copy_to_host(self, handle: int, offset: int, target: memoryview) -> None:
+        Queued.synchronize(self)
+        Loopback.copy_to_host(self, handle, offset, target)
+
+    def copy_from_host(self, handle: int, offset: int, source: memoryview) -> None:
+        Queued.synchronize(self)
+        Loopback.copy_from_host(self, handle, offset, source)
+
+
+@fault
+class OneIndexWaitsForNothing(Queued):
+    """synchronize of an index that is named returns at once."""
+
+    def synchronize(self, index: int | None = None) -> None:
+        if index is None:
+            super().synchronize()
+
+
+@fault
+class DestroyedEventsTakeWorkAlong(Queued):
+    """Work that is queued when an event is destroyed is forgotten."""
+
+    def destroy_event(self, event: int) -> None:
+        if not self._events[event].is_set():
+            while not self._work.empty():
+                self._work.get()
+        super().destroy_event(event)
+
+
+@fault
+class EventsAreKept(Queued):
+    """destroy_event keeps the event, and a kilobyte with it."""
+
+    kept: dict[int, bytes] = {}
+
+    def destroy_event(self, event: int) -> None:
+        self.kept[event] = bytes(1024) + b"\1"
+
+
+@fault
+class EventsOfThreadsAreApart(Queued):
+    """An event that another thread recorded is not known."""
+
+    def record_event(self, stream: int) -> int:
+        number = super().record_event(stream)
+        self.__dict__.setdefault("owner", {})[number] = threading.get_ident()
+        return number
+
+    def query_event(self, event: int) -> bool:
+        if self.__dict__["owner"].get(event) != threading.get_ident():
+            raise ValueError("loopback: no such event")
+        return super().query_event(event)
+
+
+@fault
+class HalfOfTheWorkIsCounted(Queued):
+    """An event happens before the last of the work that was given."""
+
+    def record_event(self, stream: int) -> int:
+        kept = []
+        while not self._work.empty():
+            kept.append(self._work.get())
+        for work in kept[:-1]:
+            self._work.put(work)
+        number = super().record_event(stream)
+        for work in kept[-1:]:
+            self._work.put(work)
+        return number
+
+
+@fault
+class ClocksTellSeconds(Timed):
+    """elapsed_time is in seconds."""
+
+    def elapsed_time(self, event: int, later: int) -> float:
+        return super().elapsed_time(event, later) / 1000
+
+
+@fault
+class ClocksRunBackwards(Timed):
+    """elapsed_time is negative."""
+
+    def elapsed_time(self, event: int, later: int) -> float:
+        return -super().elapsed_time(event, later)
+
+
+@fault
+class ClocksStandStill(Timed):
+    """elapsed_time is always zero."""
+
+    def elapsed_time(self, event: int, later: int) -> float:
+        return 0.0
+
+
+@fault
+class ClocksTellWhenEventsWereRecorded(Timed):
+    """elapsed_time is between the calls of record_event, not between the work."""
+
+    def record_event(self, stream: int) -> int:
+        number = super().record_event(stream)
+        self.__dict__.setdefault("recorded", {})[number] = time.perf_counter()
+        return number
+
+    def elapsed_time(self, event: int, later: int) -> float:
+        when = self.__dict__["recorded"]
+        return (when[later] - when[event]) * 1000
