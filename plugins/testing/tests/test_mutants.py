@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import tangrad
 import tangrad_testing
 from tangrad_testing.mutants import campaign
 from tangrad_testing.mutants.automatic import mutants_of
+from tangrad_testing.mutants.fault import PLANTED
 from tangrad_testing.mutants.planted import planted
 
 SOURCES = [str(Path(m.__file__).parents[1]) for m in (tangrad, tangrad_testing)]
@@ -22,8 +24,9 @@ AUTOMATIC = "tangrad_testing.loopback=loopback"
 
 RIGHT = """
 import sys
-from tangrad_testing import computing_loopback, loopback
-loopback.Loopback = getattr(computing_loopback, sys.argv[1])
+from tangrad_testing import computing_loopback, loopback, streaming_loopback
+module = streaming_loopback if hasattr(streaming_loopback, sys.argv[1]) else computing_loopback
+loopback.Loopback = getattr(module, sys.argv[1])
 from tangrad_testing.levels import Device, run
 failed = [f"{o.check.name}: {o.message}" for o in run(Device("loopback"), range(8))
           if o.status == "failed"]
@@ -44,15 +47,20 @@ def python(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("device", ["Computing", "Queued"])
+@pytest.mark.parametrize("device", ["Computing", "Timed", "Counted", "Streaming"])
 def test_the_devices_that_faults_are_planted_in_are_right_without_them(device: str) -> None:
     python("-c", RIGHT, device)
 
 
-def test_at_least_sixty_faults_are_planted_and_each_says_what_it_is() -> None:
+def test_faults_are_planted_in_all_that_may_go_wrong_and_each_says_what_it_is() -> None:
     names = [mutant.name for mutant in planted()]
-    assert len(set(names)) == len(names) >= 60
+    assert len(set(names)) == len(names)
     assert all(mutant.says.endswith(".") for mutant in planted())
+    kinds = Counter(made.__module__.rpartition("_")[2] for made in PLANTED.values())
+    assert min(kinds.values()) >= 20
+    assert set(kinds) == {
+        "memory", "lifetime", "indices", "order", "streams", "kernels", "values", "ops",
+    }  # fmt: skip
 
 
 def test_planted_faults_are_found() -> None:

@@ -89,6 +89,8 @@ class Derivatives:
         jvp: function over parameters by name and NAME_t, or None.
         linear: inputs in which the op is (multi)linear.
         batch: "dims", a function, or None for a loop over the batch.
+        surrogate: why the derivative is on purpose another than the slope (a straight-through
+            estimate, one triangle of a symmetric matrix): the kit then does not compare them.
         node: name in `grad_fn`, in snake case, where it differs from the op's.
     """
 
@@ -96,6 +98,7 @@ class Derivatives:
     jvp: Any = None
     linear: Sequence[str] = ()
     batch: Any = None
+    surrogate: str | None = None
     node: str | None = None
 
 

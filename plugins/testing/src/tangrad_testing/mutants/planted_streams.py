@@ -224,9 +224,6 @@ with_pinned("NoMemoryIsPinned", "holds() is False of any address.",
             holds=lambda self, address: False)  # fmt: skip
 with_pinned("OnlyStartsArePinned", "holds() is True of the first byte alone.",
             holds=lambda self, address: address in self.ranges)  # fmt: skip
-with_pinned("PinnedMemoryEndsLate", "holds() is True of 64 KiB behind the end.",
-            holds=lambda self, address: any(
-                s <= address < s + n + 65536 for s, n in list(self.ranges.items())))  # fmt: skip
 with_pinned(
     "PinnedMemoryIsShort",
     "allocate() gives a byte less beyond a page.",
