@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -82,11 +83,13 @@ def same_result(
     what: str, op: Any, device: str, arguments: Callable[[str], Any], bits: bool
 ) -> None:
     """Compare a call on the device with the reference's."""
-    try:
-        expected = tensors_in(op(*arguments("reference")))
-    except REFUSALS:
-        return
-    found = tensors_in(op(*arguments(device)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what has no meaning for no elements
+        try:
+            expected = tensors_in(op(*arguments("reference")))
+        except REFUSALS:
+            return
+        found = tensors_in(op(*arguments(device)))
     expect(f"{what}, number of results", len(found), len(expected))
     for ours, theirs in zip(found, expected, strict=True):
         if bits:
