@@ -56,7 +56,7 @@ class Device:
 
     def tensor(self, array: Any, dtype: str | None = None) -> Any:
         """Make a tensor of an array on the device."""
-        made = tangrad.from_numpy(np.ascontiguousarray(array))
+        made = tangrad.from_numpy(np.array(array, order="C"))
         return (made if dtype is None else made.to(getattr(tangrad, dtype))).to(self.name)
 
     def require_own_memory(self) -> None:

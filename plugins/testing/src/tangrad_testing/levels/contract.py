@@ -226,7 +226,8 @@ def copies_may_overlap(device: Device) -> None:
 def copies_cross_indices(device: Device) -> None:
     """Memory of one index is copied to another, by the driver and by Tensor.to."""
     device.require_own_memory()
-    if device.driver.device_count() < 2:
+    count = device.driver.device_count()
+    if count < 2:
         raise NotApplicable("there is one device of this type")
     wrote = pattern(5000, 9)
     with block(device, 5000, 0) as a, block(device, 5000, 1) as b:
@@ -238,6 +239,7 @@ def copies_cross_indices(device: Device) -> None:
         device.driver.copy_within(a, 100, b, 200, 4000)
         expected = wrote[:100] + wrote[::-1][200:4200] + wrote[4100:]
         expect("bytes copied from index 1 to 0", read(device, a, 0, 5000), expected)
+    expect("device_count() after memory of index 1 was used", device.driver.device_count(), count)
     there = tangrad.arange(1000.0).to(f"{device.name}:1")
     expect("index of a tensor on the second device", there.device.index, 1)
     back = there.to(f"{device.name}:0")

@@ -39,6 +39,10 @@ TO_THE_BIT = (
     "add_plain sub_plain mul neg abs sign square maximum minimum fmax fmin where_choice relu "
     "floor ceil trunc round eq ne lt le gt ge isnan isinf isfinite signbit copy_ clone"
 ).split()
+# Ops whose values there are known, but for rounding.
+ROUNDED = (
+    "exp expm1 log log1p log2 log10 sqrt rsqrt reciprocal tanh sigmoid div sin cos atan".split()
+)
 FOLDS = "sum amax amin all any argmax argmin cumsum prod mean max min".split()
 NUMBERS = {
     "float32": (0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, 1.2e-38, 1e-45,
@@ -76,7 +80,7 @@ def checks(device: Device) -> Iterator[Check]:
 
 def tensor(device: str, values: Any, dtype: str) -> Any:
     """Make a tensor of values on a device."""
-    return tangrad.from_numpy(np.ascontiguousarray(values, dtype)).to(device)
+    return tangrad.from_numpy(np.array(values, dtype, order="C")).to(device)
 
 
 def same_result(
@@ -118,8 +122,8 @@ def at_the_ends(device: Device, op: str, dtypes: list[str]) -> None:
     """
     found, ran = find_op(op), 0
     for dtype in [d for d in dtypes if d in NUMBERS]:
-        if found.kind == "pointwise" and op in TO_THE_BIT:
-            ran += pairs_of(device, found, dtype)
+        if found.kind == "pointwise" and op in (*TO_THE_BIT, *ROUNDED):
+            ran += pairs_of(device, found, dtype, bits=op in TO_THE_BIT)
         elif op == "copy_":
             ran += copied(device, dtype)
         elif found.kind in ("reduction", "scan") and op in FOLDS:
@@ -130,7 +134,7 @@ def at_the_ends(device: Device, op: str, dtypes: list[str]) -> None:
         raise NotApplicable("what it gives at the ends of dtypes is not said to the bit")
 
 
-def pairs_of(device: Device, op: Any, dtype: str) -> int:
+def pairs_of(device: Device, op: Any, dtype: str, bits: bool) -> int:
     """Compare a pointwise op on all pairs of numbers."""
     inputs = op.definition.inputs
     fixed = [op.definition.fixed.get(name) for name in inputs]
@@ -144,7 +148,7 @@ def pairs_of(device: Device, op: Any, dtype: str) -> int:
                     for column, f in zip(columns, fixed, strict=True)]  # fmt: skip
 
         what = f"{op.name} of {dtype}, all pairs of {list(NUMBERS[dtype])}"
-        same_result(what, op, device.name, arguments, bits=True)
+        same_result(what, op, device.name, arguments, bits)
     return 1
 
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -83,8 +84,11 @@ def random_lives(device: Device, seed: int, indices: range) -> None:
 def memory_lives_from_allocate_to_release(device: Device) -> None:
     """Pieces of all indices that come and go keep their bytes, and no one else's."""
     device.require_own_memory()
+    count = device.driver.device_count()
     for seed in (1, 2):
-        random_lives(device, seed, range(device.driver.device_count()))
+        random_lives(device, seed, range(count))
+        case = "device_count() after memory of every index was used"
+        expect(case, device.driver.device_count(), count)
 
 
 @check
@@ -162,14 +166,17 @@ def threads_see_each_others_memory(device: Device) -> None:
     device.require_own_memory()
     driver = device.driver
     handle = in_thread(lambda: driver.allocate(5000, 0))
-    for turn in range(4):
-        first, second = pattern(5000, 2 * turn), pattern(5000, 2 * turn + 1)
-        write(device, handle, 0, first)
-        found = in_thread(lambda: read(device, handle, 0, 5000))
-        expect(f"bytes written here, read in another thread, turn {turn}", found, first)
-        in_thread(lambda second=second: write(device, handle, 0, second))
-        expect(f"bytes written in another thread, turn {turn}", read(device, handle, 0, 5000),
-               second)  # fmt: skip
+    with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as writer:
+        for turn in range(4):
+            first, second = pattern(5000, 2 * turn), pattern(5000, 2 * turn + 1)
+            write(device, handle, 0, first)
+            found = reader.submit(read, device, handle, 0, 5000).result()
+            expect(f"bytes written here, read in another thread, turn {turn}", found, first)
+            writer.submit(write, device, handle, 0, second).result()
+            found = reader.submit(read, device, handle, 0, 5000).result()
+            expect(f"bytes written in one thread, read in another, turn {turn}", found, second)
+            found = read(device, handle, 0, 5000)
+            expect(f"bytes written in another thread, read here, turn {turn}", found, second)
     driver.release(handle, 5000)
 
     def elsewhere(count: int) -> None:

@@ -254,21 +254,6 @@ class NoRowsAreAnError(Computing):
 
 
 @fault
-class CumsumOfNothingFails(Computing):
-    """cumsum along a dimension of size 0 fails."""
-
-    def scan(self, function: Any) -> Any:
-        made = Computing.scan(self, function)
-
-        def kernel(outs: Any, x: Any, dim: int, params: Any) -> None:
-            if x.ndim and not x.shape[dim]:
-                raise ZeroDivisionError("cumsum")
-            made(outs, x, dim, params)
-
-        return kernel
-
-
-@fault
 class ScalarsAreUnwritten(Computing):
     """Pointwise results without dimensions are not written."""
 
