@@ -305,7 +305,12 @@ def call_apart(device: Device, case: Case, sample: Any) -> Callable[[], Any] | N
     if case.call.takes_out and case.call.kind != "view":
         out_between_guards(device, what, case, arguments, expected)
     in_place_as_well(what, case, arguments, expected)
-    return partial(case.call, *arguments[0], **arguments[1])
+
+    def anew() -> Any:
+        args, kwargs = tangrad_arguments(sample, case.device, case.definition)
+        return case.call(*args, **kwargs)
+
+    return anew
 
 
 def guarded(device: str, like: Any) -> tuple[Any, Any]:
