@@ -445,8 +445,9 @@ def must_stay(before: dict[str, Any], after: str) -> None:
 def the_host_is_left_alone(device: Device) -> None:
     """No method changes random numbers, folder, environment or paths of the process."""
     driver = device.driver
+    folder, drawn = os.getcwd(), (random.getstate(), np.random.get_state())
+    random.random(), np.random.random()  # who has seeded them already is seen to do so again
     before = state_of_the_host()
-    folder = os.getcwd()
     try:
         if not driver.host and not driver.meta:
             handle = driver.allocate(100, 0)
@@ -469,6 +470,8 @@ def the_host_is_left_alone(device: Device) -> None:
         must_stay(before, "copies of tensors")
     finally:
         os.chdir(folder)
+        random.setstate(drawn[0])
+        np.random.set_state(drawn[1])
 
 
 @check

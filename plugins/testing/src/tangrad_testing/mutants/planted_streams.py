@@ -54,14 +54,13 @@ def record_once(self: Streams, event: int, stream: int) -> None:
 def record_behind_all(self: Streams, event: int, stream: int) -> None:
     """Let an event happen when every stream is done."""
     self.events[event] = moment = Moment()
-    queues = [q for q in self.queues.values() if q is not self.queues[stream]]
 
     def happen() -> None:
-        for other in queues:
+        for other in list(self.queues.values()):
             other.wait()
         moment.happen()
 
-    self.put(stream, happen)
+    threading.Thread(target=happen, daemon=True).start()
 
 
 def set_for_all(self: Streams, stream: int) -> None:
