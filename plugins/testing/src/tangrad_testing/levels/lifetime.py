@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -434,8 +434,40 @@ def state_of_the_host() -> dict[str, Any]:
     }
 
 
+class Listener:
+    """Hear of changes of folder and environment, also of those to what they were already.
+
+    Attributes:
+        heard: the events since `listen`; None while nobody listens.
+    """
+
+    EVENTS = ("os.chdir", "os.fchdir", "os.putenv", "os.unsetenv")
+    heard: list[str] | None = None
+    installed = False
+
+    @classmethod
+    def hear(cls, event: str, arguments: tuple[Any, ...]) -> None:
+        """Note an event; Python calls this."""
+        if cls.heard is not None and event in cls.EVENTS:
+            cls.heard.append(event)
+
+    @classmethod
+    @contextmanager
+    def listening(cls) -> Iterator[None]:
+        """Listen in a block."""
+        if not cls.installed:
+            cls.installed = True
+            sys.addaudithook(cls.hear)  # which stays for good
+        cls.heard = []
+        try:
+            yield
+        finally:
+            cls.heard = None
+
+
 def must_stay(before: dict[str, Any], after: str) -> None:
-    """Raise Mismatch if something of the host has changed."""
+    """Raise Mismatch if something of the host has changed, or has been set anew."""
+    expect(f"changes of folder and environment after {after}", Listener.heard or [], [])
     for what, value in state_of_the_host().items():
         if value != before[what]:
             raise Mismatch(f"{what} after {after}", "changed", "unchanged")
@@ -444,34 +476,40 @@ def must_stay(before: dict[str, Any], after: str) -> None:
 @check
 def the_host_is_left_alone(device: Device) -> None:
     """No method changes random numbers, folder, environment or paths of the process."""
-    driver = device.driver
     folder, drawn = os.getcwd(), (random.getstate(), np.random.get_state())
     random.random(), np.random.random()  # who has seeded them already is seen to do so again
     before = state_of_the_host()
     try:
-        if not driver.host and not driver.meta:
-            handle = driver.allocate(100, 0)
-            must_stay(before, "allocate()")
-            write(device, handle, 0, bytes(100))
-            must_stay(before, "copy_from_host()")
-            driver.copy_within(handle, 0, handle, 50, 50)
-            must_stay(before, "copy_within()")
-            read(device, handle, 0, 100)
-            must_stay(before, "copy_to_host()")
-            driver.release(handle, 100)
-            must_stay(before, "release()")
-        driver.synchronize()
-        must_stay(before, "synchronize()")
-        x = tangrad.ones(5, 5).to(device.name)
-        y = (x * x + x).sum(0).exp() @ x
-        must_stay(before, "ops")
-        if not driver.meta:
-            y.cpu()
-        must_stay(before, "copies of tensors")
+        with Listener.listening():
+            left_alone(device, before)
     finally:
         os.chdir(folder)
         random.setstate(drawn[0])
         np.random.set_state(drawn[1])
+
+
+def left_alone(device: Device, before: dict[str, Any]) -> None:
+    """Call every method once, and look at the host after each."""
+    driver = device.driver
+    if not driver.host and not driver.meta:
+        handle = driver.allocate(100, 0)
+        must_stay(before, "allocate()")
+        write(device, handle, 0, bytes(100))
+        must_stay(before, "copy_from_host()")
+        driver.copy_within(handle, 0, handle, 50, 50)
+        must_stay(before, "copy_within()")
+        read(device, handle, 0, 100)
+        must_stay(before, "copy_to_host()")
+        driver.release(handle, 100)
+        must_stay(before, "release()")
+    driver.synchronize()
+    must_stay(before, "synchronize()")
+    x = tangrad.ones(5, 5).to(device.name)
+    y = (x * x + x).sum(0).exp() @ x
+    must_stay(before, "ops")
+    if not driver.meta:
+        y.cpu()
+    must_stay(before, "copies of tensors")
 
 
 @check
@@ -480,10 +518,11 @@ def probing_changes_nothing(device: Device) -> None:
     kind = type(device.driver)
     kind(device.name).probe()
     before, threads, files = state_of_the_host(), threading.active_count(), usage(device.driver)
-    for _ in range(GROWTH):
-        answer = kind(device.name).probe()
-    expect("probe() is True or a text", answer is True or type(answer) is str, True)
-    must_stay(before, "probe()")
+    with Listener.listening():
+        for _ in range(GROWTH):
+            answer = kind(device.name).probe()
+        expect("probe() is True or a text", answer is True or type(answer) is str, True)
+        must_stay(before, "probe()")
     expect("threads after probe()", threading.active_count() <= threads, True)
     for what, (extra, unit) in grown(files, usage(device.driver)).items():
         if unit == "files":
