@@ -214,6 +214,17 @@ def test_tangents_of_lists_are_not_lost() -> None:
     assert tangrad.allclose(tangent, 2 * x + 18 * x)
 
 
+def test_tangents_leave_lists_of_sizes_as_they_are() -> None:
+    total = reduction(
+        f"{named()}(Tensor self, dim[]? dim=None, bool keepdim=False) -> Tensor",
+        map="self * self", fold="sum", promote="float",
+        vjp={"self": lambda g, self, dim: 2 * self * g.reshape((1,) * self.ndim)},
+    )  # fmt: skip
+    x = leaf().detach()
+    _, tangent = tangrad.func.jvp(lambda t: total(t, (0, -1)), (x,), (tangrad.ones_like(x),))
+    assert tangent.item() == pytest.approx(2 * x.sum().item())
+
+
 # --- kernels of library ops
 
 

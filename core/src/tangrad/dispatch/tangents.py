@@ -190,7 +190,7 @@ def tangent_by_vjp(op: _C.Op, args: tuple[Any, ...], tangents: list[Any]) -> Any
         left = iter(given)
 
         def put(value: Any, tangent: Any) -> Any:
-            if isinstance(tangent, list):
+            if isinstance(tangent, list) and flat_tensors(tangent):  # not of a list of sizes
                 return [put(v, t) for v, t in zip(value, tangent, strict=True)]
             return next(left) if isinstance(tangent, _C.Tensor) else value
 
