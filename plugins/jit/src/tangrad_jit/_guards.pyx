@@ -124,6 +124,7 @@ cdef class Geometry:
     cdef object kind, layout
     cdef int dtype, ndim
     cdef void* device
+    cdef void* seen                 # where the tensor lay that was compared last
     cdef int64_t sizes[128]
     cdef readonly bint requires_grad
     cdef bint lazy, may_be_lazy, is_complex, given, leaf, graded
@@ -161,7 +162,8 @@ cdef class Geometry:
             return False
         if API.device_of(<PyObject*>t) != self.device:
             return False
-        if API.host_data(<PyObject*>t) == NULL and API.numel(<PyObject*>t) and t.layout is not self.layout:
+        self.seen = API.host_data(<PyObject*>t)
+        if self.seen == NULL and API.numel(<PyObject*>t) and t.layout is not self.layout:
             return False
         if self.may_be_lazy and self.is_lazy(t) != self.lazy:
             return False
@@ -562,10 +564,39 @@ cdef tuple hooks_of(object first, object then):
     return (tuple(first.items()) if first else (), tuple(then.items()) if then else ())
 
 
+cdef class Places:
+    """Which of the tensors that a program holds share bytes, and how far apart they begin."""
+    cdef list tensors
+    cdef set shared
+
+    def __init__(self, list tensors):
+        self.tensors = tensors
+        self.shared = shared_among(tensors)
+
+    cdef bint hold(self):
+        return shared_among(self.tensors) == self.shared
+
+
+cdef set shared_among(list tensors):
+    cdef set found = set()
+    cdef list spans = [], reaching = []
+    for k, t in enumerate(tensors):
+        if t.numel():
+            reach = sum([(n - 1) * s for n, s in zip(t.shape, t.stride())]) + 1
+            spans.append((t.data_ptr(), t.data_ptr() + reach * t.element_size(), k))
+    for start, end, k in sorted(spans):
+        reaching = [other for other in reaching if other[1] > start]
+        found.update([(j, k, start - first) for first, _, j in reaching])
+        reaching.append((start, end, k))
+    return found
+
+
 cdef class TensorGuard(Guard):
     """A tensor that the program holds is of the geometry, dtype, device and requires_grad that it was."""
     cdef readonly object tensor
     cdef Geometry geometry
+    cdef Places places
+    cdef void* place
     cdef tuple hooks
     cdef bint leaf
     cdef PyGetSetDef* first
@@ -580,6 +611,10 @@ cdef class TensorGuard(Guard):
         self.then = getter_of(type(tensor), "_post_accumulate_grad_hooks")
         self.hooks = self.hooks_now() if self.leaf else ()
 
+    def watch(self, Places places):
+        """Ask, too, whether tensors share memory as they did, whenever this one lies elsewhere."""
+        self.places, self.place = places, API.host_data(<PyObject*>self.tensor)
+
     cdef tuple hooks_now(self):
         return hooks_of(attribute(self.first, self.tensor, "_backward_hooks"),
                         attribute(self.then, self.tensor, "_post_accumulate_grad_hooks"))
@@ -588,6 +623,10 @@ cdef class TensorGuard(Guard):
         cdef tuple hooks
         if not self.geometry.fits(self.tensor) or attributes_of(self.tensor) is not self.names:
             return False
+        if self.places is not None and self.geometry.seen != self.place:
+            if not self.places.hold():
+                return False
+            self.place = self.geometry.seen
         if not self.leaf:
             return True
         hooks = self.hooks_now()
@@ -601,21 +640,27 @@ cdef class TensorGuard(Guard):
     def why(self):
         if not self.geometry.fits(self.tensor):
             return f"{self.path}: {self.geometry.why(self.tensor)}"
+        if self.places is not None and not self.places.hold():
+            return f"{self.path}: it shares memory with other tensors of the program than it did"
         return f"{self.path}: it has other hooks or attributes"
 
 
 cdef class SharedGuard(Guard):
-    """Two tensors that the program holds are of the same memory."""
+    """Two tensors that the program holds are of the same memory, or one and the gradient of the other."""
     cdef object one, other
+    cdef bint graded
 
-    def __init__(self, str path, one, other):
-        self.path, self.one, self.other = path, one, other
+    def __init__(self, str path, one, other, bint graded=False):
+        self.path, self.one, self.other, self.graded = path, one, other, graded
 
     cdef bint holds(self):
         cdef void* data = API.host_data(<PyObject*>self.one)
+        other = self.other.grad if self.graded else self.other
+        if other is None:
+            return False
         if data != NULL:
-            return data == API.host_data(<PyObject*>self.other)
-        return self.one.data_ptr() == self.other.data_ptr()
+            return data == API.host_data(<PyObject*>other)
+        return self.one.data_ptr() == other.data_ptr()
 
     def why(self):
         return f"{self.path} has memory of its own"

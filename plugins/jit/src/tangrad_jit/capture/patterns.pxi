@@ -166,42 +166,59 @@ cdef class Overlaps:
 
     Args:
         tensors: per input the tensor that the program holds, or None for an argument; arguments come first.
-        extents: bytes from the first element's to the last one's end. written: places of what is written.
+        graded: per input whether it is that tensor's gradient.
+        extents: bytes from the first element's to the last one's end; 0 for numbers, which share none.
+        written: places of what is written. nargs: how many tensors are arguments.
     """
     cdef list tensors
     cdef int64_t* extents
+    cdef size_t* starts
     cdef int* pairs
-    cdef int npairs, nargs
+    cdef int* asked
+    cdef int npairs, nasked, nargs
 
-    def __init__(self, list tensors, list extents, list written, int nargs):
+    def __init__(self, list tensors, list graded, list extents, list written, int nargs):
+        cdef int k, count = len(tensors)
         self.tensors, self.nargs = tensors, nargs
-        chosen = {(min(a, w), max(a, w)) for w in written for a in range(len(tensors)) if a != w and min(a, w) < nargs}
-        self.extents = <int64_t*>malloc((len(extents) + 1) * sizeof(int64_t))
+        chosen = {
+            (min(a, w), max(a, w)) for w in written for a in range(count)
+            if a != w and min(a, w) < nargs and extents[a] and extents[w]
+        }
+        self.extents = <int64_t*>malloc((count + 1) * sizeof(int64_t))
+        self.starts = <size_t*>malloc((count + 1) * sizeof(size_t))
+        self.asked = <int*>malloc((2 * count + 1) * sizeof(int))
         self.pairs = <int*>malloc((2 * len(chosen) + 1) * sizeof(int))
-        if self.extents == NULL or self.pairs == NULL:
-            raise MemoryError(f"no memory to compare {len(tensors)} inputs")
-        for k in range(len(extents)):
+        if self.extents == NULL or self.starts == NULL or self.asked == NULL or self.pairs == NULL:
+            raise MemoryError(f"no memory to compare {count} inputs")
+        for k in range(count):
             self.extents[k] = extents[k]
+        for k in sorted({k for pair in chosen for k in pair}):
+            self.asked[2 * self.nasked], self.asked[2 * self.nasked + 1] = k, graded[k]
+            self.nasked += 1
         for a, b in sorted(chosen):
             self.pairs[2 * self.npairs], self.pairs[2 * self.npairs + 1] = a, b
             self.npairs += 1
 
     def __dealloc__(self):
         free_memory(self.extents)
+        free_memory(self.starts)
+        free_memory(self.asked)
         free_memory(self.pairs)
 
     cpdef bint found(self, list arguments):
         """Return whether it is so for these arguments."""
         cdef int i, a, b
         cdef size_t p, q
+        for i in range(self.nasked):
+            a = self.asked[2 * i]
+            tensor = arguments[a] if a < self.nargs else self.tensors[a]
+            if self.asked[2 * i + 1]:
+                tensor = tensor.grad
+            self.starts[a] = <size_t>API.host_data(<PyObject*>tensor) or <size_t>tensor.data_ptr()
         for i in range(self.npairs):
             a, b = self.pairs[2 * i], self.pairs[2 * i + 1]
-            first = arguments[a]
-            second = arguments[b] if b < self.nargs else self.tensors[b]
-            if first is second:
-                continue
-            p = <size_t>API.host_data(<PyObject*>first)
-            q = <size_t>API.host_data(<PyObject*>second)
+            p, q = self.starts[a], self.starts[b]
             if p < q + <size_t>self.extents[b] and q < p + <size_t>self.extents[a]:
-                return True
+                if arguments[a] is not (arguments[b] if b < self.nargs else self.tensors[b]):
+                    return True
         return False

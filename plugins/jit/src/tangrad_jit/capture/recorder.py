@@ -68,6 +68,7 @@ class Recorder:
         self._offsets: dict[Value, int] = {}
         self._drawn: dict[int, tuple[Drawn, Value]] = {}
         self._written: set[Value] = set()
+        self._versions: dict[Value, int] = {}
         self._keep: list[Any] = []
         self._constants: dict[Any, Any] = {}
         self._known_reads = value_reads()
@@ -82,8 +83,13 @@ class Recorder:
     def argument(self, tensor: Any, name: str, kind: str = "argument") -> Value:
         """Follow a tensor that the program is given."""
         value = self.graph.add_input(type_of(tensor), kind, name, tensor)
-        self._follow(tensor, value)
+        self._enter(tensor, value)
         return value
+
+    def _enter(self, tensor: Any, value: Value) -> None:
+        self._follow(tensor, value)
+        if not tensor.is_inference():
+            self._versions[value] = tensor._version
 
     def given(self, tensor: Any, name: str) -> None:
         """Follow an argument of the run, which may be one that no graph can have."""
@@ -147,7 +153,7 @@ class Recorder:
     def _of(self, found: tuple[str, str, Any], tensor: Any) -> Value:
         kind, name, source = found
         value = self.graph.add_input(type_of(tensor), kind, name, source)
-        self._follow(tensor, value)
+        self._enter(tensor, value)
         return value
 
     def _follow(self, tensor: Any, value: Value) -> None:
@@ -326,6 +332,13 @@ class Recorder:
         shown = node.written
         for value in shown:
             self._written.add(value.root)
+        if node.form == "out":
+            for target, value in zip(node.outs, results, strict=True):
+                if target.type != value.type:
+                    raise self._error(
+                        f"{node.op.title} gives its out another shape or other strides: "
+                        f"{target.type} becomes {value.type}"
+                    )
         for k, (value, tensor) in enumerate(zip(results, tensors, strict=True)):
             if shown:
                 value.view_of = shown[min(k, len(shown) - 1)]
@@ -415,6 +428,10 @@ class Recorder:
                 self._check_reads("after the last op of this call")
             except CaptureError as failure:
                 self._fail(failure)
+        for entry in self.graph.inputs:
+            before = self._versions.get(entry.value)
+            if before is not None and entry.value in self._written:
+                entry.counted = entry.value.example._version != before
 
     def forget(self) -> None:
         """Let go of the run's tensors: the graph alone is left."""

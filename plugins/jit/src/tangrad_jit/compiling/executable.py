@@ -13,6 +13,7 @@ from tangrad_jit._guards import (
     Identities,
     Overlaps,
     Pattern,
+    Places,
     Serving,
     TensorGuard,
     is_same,
@@ -146,6 +147,7 @@ class Executable(Serving):
             same.setdefault(key, place)
             if key in self.recording_captures() or key in captured:
                 self._fixed.append((place, entry.tensor.data_ptr()))
+        self._graded = self.recording.graded
         self.identities = self._identities(graph)
         self._held = template[self._arguments + len(self.numbers.sources) :]
         self._asks_numbers = bool(self.numbers.sources) or self.numbers.reads
@@ -171,11 +173,18 @@ class Executable(Serving):
         """Note which inputs are written, to see that no other shares their memory."""
         roots = {value.root for node in graph.nodes for value in node.written}
         self._written = [k for k, i in enumerate(graph.inputs) if i.value in roots]
+        held = [i.tensor for i in graph.inputs if i.kind == "capture"]
+        if len(held) > 1 and any(graph.inputs[k].kind == "capture" for k in self._written):
+            places, watched = Places(held), set(map(id, held))
+            for guard in self.guards.entries:
+                if isinstance(guard, TensorGuard) and id(guard.tensor) in watched:
+                    guard.watch(places)
         self._overlaps = None
         if self._written and self._arguments:
             held = [None if i.kind == "argument" else i.tensor for i in graph.inputs]
+            graded = [i.kind == "gradient" for i in graph.inputs]
             extents = [_extent(i.value) for i in graph.inputs]
-            self._overlaps = Overlaps(held, extents, self._written, self._arguments)
+            self._overlaps = Overlaps(held, graded, extents, self._written, self._arguments)
 
     def _bind_result(self, recording: Recording, graph: Graph) -> None:
         places = {i.value: k for k, i in enumerate(graph.inputs) if i.kind != "constant"}

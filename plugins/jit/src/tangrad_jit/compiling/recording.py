@@ -65,6 +65,7 @@ class Recording:
         spent: places of results whose history the run itself has used up.
         differentiable: places of results that can be differentiated.
         tangents, derivatives: inputs that are gradients of results; (input, place of its gradient).
+        graded: (place of an argument, tensor or place of the argument whose gradient it is).
         numbers: (source, input, number) of the numbers that the graph is given.
         asked: what the run asked of them, as `Numbers` has it.
         sizes: what the run read of sizes, or None where that was not followed.
@@ -88,6 +89,7 @@ class Recording:
         self.differentiable: list[int] = []
         self.tangents: list[Value] = []
         self.derivatives: list[tuple[Value, Any]] = []
+        self.graded: list[tuple[int, Any]] = []
         self.numbers: list[tuple[Source, Value, Any]] = []
         self.asked: list[tuple[str, Any, Any, bool]] = []
         self.histories: list[tuple[bool, ...]] = []
@@ -206,6 +208,20 @@ class _Session:
                     self.origins.setdefault(key, ("gradient", f"{path}.grad", tensor))
         return found
 
+    def _graded_arguments(self) -> list[tuple[int, Any]]:
+        """Return which arguments are gradients, and whose: a graph has one value for both."""
+        owners = {
+            memory_of(grad): next(
+                (k for k, (_, t) in enumerate(self.arguments) if t is tensor), tensor
+            )
+            for _, tensor, grad in self.grads
+            if grad is not None
+        }
+        if not owners:
+            return []
+        keys = [memory_of(t) for _, t in self.arguments]
+        return [(k, owners[key]) for k, key in enumerate(keys) if key in owners]
+
     def run(self) -> Recording:
         """Run the function."""
         recorder = self.recorder
@@ -220,6 +236,7 @@ class _Session:
         self.before_tensors = {id(t): _state(t) for _, t in self.before.tensors}
         self.arguments = [*tensors_among(self.args), *tensors_among(self.kwargs, "kwargs")]
         self.before_arguments = [_state_of_argument(t) for _, t in self.arguments]
+        recording.graded = self._graded_arguments()
         for root in self._roots():
             recorder.follow_modules(root)
         args, kwargs = self._follow_numbers(recording)
@@ -501,6 +518,10 @@ class _Session:
             _, _, first = self.origins[memory_of(tensor)]
             if first is not tensor and id(first) in captures:
                 guards.append(SharedGuard(path, first, tensor))
+        for path, tensor, grad in self.grads:
+            known = None if grad is None else self.origins.get(memory_of(grad))
+            if known is not None and known[0] == "capture" and id(known[2]) in captures:
+                guards.append(SharedGuard(f"{path}.grad", known[2], tensor, True))
         recording.guards = Guards(guards)
 
 

@@ -20,6 +20,7 @@ cdef class Serving:
         _gradients: (place of an input, tensor whose gradient it is).
         _replaced: tensors whose gradient the run makes anew. _new_gradients: (tensor, place among the outputs).
         _equal, _fixed: which arguments must be one tensor, and which lie at an address.
+        _graded: (place of an argument, tensor or place of the argument whose gradient it is).
         identities: which arguments are one object, or held. _overlaps: which must not share memory.
         _asks_numbers: whether `numbers` are asked at all.
         _single, _leaves: where the result is.
@@ -29,7 +30,7 @@ cdef class Serving:
     cdef public Guards guards
     cdef public tuple state
     cdef public object numbers, trial, backward, _run_forward
-    cdef public list _held, _gradients, _replaced, _new_gradients, _equal, _fixed, _leaves, _spent
+    cdef public list _held, _gradients, _replaced, _new_gradients, _equal, _fixed, _graded, _leaves, _spent
     cdef public Identities identities
     cdef public Overlaps _overlaps
     cdef public bint _asks_numbers, _single
@@ -53,6 +54,10 @@ cdef class Serving:
                 return None
         for a, address in self._fixed:
             if tensors[a].data_ptr() != address:
+                return None
+        for a, owner in self._graded:
+            grad = (tensors[owner] if type(owner) is int else owner).grad
+            if grad is None or grad.data_ptr() != tensors[a].data_ptr():
                 return None
         if self._overlaps is not None and self._overlaps.found(tensors):
             return None

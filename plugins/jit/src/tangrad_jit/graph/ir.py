@@ -69,12 +69,16 @@ class Input:
             taken from where the program has it).
         name: where it comes from, for people.
         tensor: the tensor of a capture, a gradient's owner, or a constant.
+        counted: whether writes to it count as its versions: not those through `.data`.
     """
 
-    __slots__ = ("kind", "name", "tensor", "value")
+    __slots__ = ("counted", "kind", "name", "tensor", "value")
 
-    def __init__(self, value: Value, kind: str, name: str, tensor: Any = None) -> None:
+    def __init__(
+        self, value: Value, kind: str, name: str, tensor: Any = None, counted: bool = True
+    ) -> None:
         self.value, self.kind, self.name, self.tensor = value, kind, name, tensor
+        self.counted = counted
 
 
 class Node:
@@ -275,7 +279,10 @@ class Graph:
             return new
 
         for given in self.inputs:
-            made.inputs.append(Input(twin(given.value), given.kind, given.name, given.tensor))
+            value = twin(given.value)
+            made.inputs.append(
+                Input(value, given.kind, given.name, given.tensor, given.counted)
+            )
         for node in self.nodes:
             args = map_values(known.__getitem__, node.args)
             outs = tuple(known[value] for value in node.outs)

@@ -310,6 +310,11 @@ class Plan:
         for given in self._copied:
             register = self._register[given.value]
             program.add_python("", lambda r, k=register: _copy_register(r, k))
+        written = {v.root for node in self.graph.nodes for v in node.written}
+        for given in self.graph.inputs:
+            if not given.counted and given.value in written:
+                register = self._register[given.value]
+                program.add_python("", lambda r, k=register: _leave_uncounted(r, k))
         self._hosts = dict.fromkeys(host for host, _ in self._lodged.values())
         for value in self._hosts:
             self._emit_fresh(value, "")
@@ -515,7 +520,8 @@ class Plan:
             if self._is_native(node)
             for value in node.written
         }
-        registers = [self._register[root] for root in roots if self._kind.get(root) == "input"]
+        counted = {entry.value for entry in self.graph.inputs if entry.counted}
+        registers = [self._register[root] for root in roots if root in counted]
         if not registers:
             return
         increment = tangrad.autograd.graph.increment_version
@@ -534,6 +540,12 @@ class Plan:
 
 def _copy_register(registers: list[Any], k: int) -> tuple[int, ...]:
     registers[k] = registers[k].clone()
+    return (k,)
+
+
+def _leave_uncounted(registers: list[Any], k: int) -> tuple[int, ...]:
+    """Have ops write to a tensor as through `.data`, so that its version stays."""
+    registers[k] = registers[k].data
     return (k,)
 
 
