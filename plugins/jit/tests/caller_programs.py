@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - the texts of programs' lines break badly
 """Texts of random programs whose callers change whatever a caller may, from call to call.
 
 A program is a module's text over a library `T`. It defines `State`, all that the function holds
@@ -221,7 +222,9 @@ class Writer:
                 f"T.add({self.tensor()}, {k}, out={into})",
                 f"T.mul({self.tensor()}, {self.tensor()}, out={into})",
                 f"T._foreach_mul_([{into}, {self.tensor()}], {k})",
-                f"{into}.set_({self.tensor()} * {k})" if dice.random() < 0.1 else f"{into}.mul_({k})",
+                f"{into}.set_({self.tensor()} * {k})"
+                if dice.random() < 0.1
+                else f"{into}.mul_({k})",
                 f"{into}.index_fill_(0, T.tensor([0]), {k})",
                 f"{into}.fill_diagonal_({k})",
                 f"{into}.relu_().mul_({k}).add_({self.number()})",
@@ -300,7 +303,9 @@ class Writer:
         elif kind == "adam":
             self.add(f"    S.moment['m'].mul_(0.9).add_({g}, alpha=1 - 0.9)")
             self.add(f"    S.moment['v'].mul_({m}).addcmul_({g}, {g}, value=1 - {m})")
-            self.add(f"    {p}.addcdiv_(S.moment['m'], S.moment['v'].abs().sqrt().add_(1e-8), value=-{k})")
+            self.add(
+                f"    {p}.addcdiv_(S.moment['m'], S.moment['v'].abs().sqrt().add_(1e-8), value=-{k})"
+            )
         else:
             self.add(f"    {p}.lerp_({g}, 1 - {k})")
 
@@ -440,7 +445,9 @@ class Writer:
             one = self.tensor_text(self.shape, self.float, start)
             call["many"] = dice.choice((f"[{one}, {one}]", f"({one},)", f"[{one}, 0.5]", f"{one}"))
         elif kind == "history":
-            call[place] = f"({call[place]}).requires_grad_() * 1.5" if place != "many" else call[place]
+            call[place] = (
+                f"({call[place]}).requires_grad_() * 1.5" if place != "many" else call[place]
+            )
         else:
             call["before"] = self.outside()
 

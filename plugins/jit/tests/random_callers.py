@@ -355,9 +355,7 @@ def worker(first: int, count: int) -> None:
             print(f"end {seed} {form} {said!r}", flush=True)
 
 
-def run(
-    first: int, count: int, tell: Callable[[str], Any] = str
-) -> tuple[Counter[str], list[str]]:
+def run(first: int, count: int, tell: Callable[[str], Any] = str) -> tuple[Counter[str], list[str]]:
     """Run programs in processes; return how many had which outcome, and what was found.
 
     Args:

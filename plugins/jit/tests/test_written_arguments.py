@@ -19,6 +19,8 @@ WRITES = {
     "copy_": lambda a, b, k: a.copy_(b * k),
 }
 NUMBERS = {"float": (0.1, 0.2, 0.3, 0.4, 1e30), "int": (2, 3, 4, 5, 2**40)}
+# Calls are recorded, made to hold for other numbers, compared with a second one, and replayed.
+USUAL = (0.125, 0.25, 0.375, 0.625, 0.75)
 
 
 def compiled(function, **options):
@@ -49,7 +51,7 @@ def test_an_argument_that_shares_memory_with_a_gradient_that_is_written_sees_the
         return a + 1
 
     fast = compiled(step)
-    for k in (2.0, 3.0, 4.0):
+    for k in USUAL:
         fast(tangrad.ones(4), k)
     p.grad = tangrad.ones(4)
     given = share(p)
@@ -63,10 +65,10 @@ def test_a_gradient_that_was_an_argument_is_another_value_when_it_is_not():
         return g * k + p.grad
 
     fast = compiled(step)
-    for k in (2.0, 3.0, 4.0):
+    for k in USUAL:
         p.grad = tangrad.full((3,), k)
         assert fast(p.grad, k).tolist() == step(p.grad, k).tolist()
-    assert fast(tangrad.zeros(3), 5.0).tolist() == [4.0, 4.0, 4.0]
+    assert fast(tangrad.zeros(3), 5.0).tolist() == [0.75] * 3
 
 
 def test_held_tensors_that_come_to_share_memory_see_each_other_s_writes():
@@ -79,7 +81,7 @@ def test_held_tensors_that_come_to_share_memory_see_each_other_s_writes():
         return made
 
     fast = compiled(step)
-    for k in (2.0, 3.0, 4.0):
+    for k in USUAL:
         fast(k)
     held.data = other
     assert fast(5.0).tolist() == [6.0] * 4
@@ -91,7 +93,7 @@ def test_held_tensors_that_come_to_share_memory_see_each_other_s_writes():
 def test_held_tensors_that_move_apart_keep_their_recording(fullgraph):
     held, other = tangrad.ones(4), tangrad.ones(4)
     fast = compiled(lambda k: held.mul_(k) + other, fullgraph=fullgraph)
-    for k in (2.0, 3.0, 4.0):
+    for k in USUAL:
         fast(k)
     count = len(fast.compiled.executables)
     held.data = tangrad.ones(4)
@@ -105,7 +107,7 @@ def test_writes_through_data_are_no_versions_of_an_argument():
         a.data.add_(k)
 
     fast = compiled(write)
-    for k in (2.0, 3.0, 4.0, 5.0):
+    for k in USUAL:
         a = tangrad.ones(3, 2)
         before = a._version
         fast(a, k)
@@ -125,5 +127,5 @@ def test_an_out_of_another_shape_is_no_graph():
 
 def test_a_back_end_is_given_graphs_with_arithmetic_of_numbers():
     fast = compiled(lambda a, k: a.mul_(1 - k), backend="aot_eager", fullgraph=True)
-    for k in (0.5, 0.25, 0.75, 0.125):
+    for k in USUAL:
         assert fast(tangrad.ones(2), k).tolist() == [1 - k] * 2

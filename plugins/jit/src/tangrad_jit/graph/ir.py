@@ -280,9 +280,7 @@ class Graph:
 
         for given in self.inputs:
             value = twin(given.value)
-            made.inputs.append(
-                Input(value, given.kind, given.name, given.tensor, given.counted)
-            )
+            made.inputs.append(Input(value, given.kind, given.name, given.tensor, given.counted))
         for node in self.nodes:
             args = map_values(known.__getitem__, node.args)
             outs = tuple(known[value] for value in node.outs)
