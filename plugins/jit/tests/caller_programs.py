@@ -353,25 +353,48 @@ class Writer:
     # --- the callers -------------------------------------------------------------------------
 
     def calls(self) -> list[dict[str, object]]:
-        """Return what the calls are: a usual one, again at other numbers, and changed ones."""
+        """Return what the calls are.
+
+        First a usual one, again and again at other numbers, until a graph serves it; then that one
+        and a few changed ones in turn, so that graphs serve some of these, too, and each call comes
+        after others.
+        """
         dice = self.dice
         usual = self.usual_call()
-        found = [dict(usual)]
-        for turn in range(1, dice.choice((6, 8, 8, 11))):
-            call = dict(usual)
-            for name in ("k", "m", "box_k", "pair"):
-                kind = "float" if "." in str(usual[name]) else "int"
-                if dice.random() < 0.7:
-                    call[name] = dice.choice(NUMBERS[kind])
-            if dice.random() < 0.5:
-                call["before"] = self.number_of_state()
-            if turn > 2 and dice.random() < 0.5:
-                for _ in range(dice.choice((1, 1, 2))):
-                    self.change(call)
-                if dice.random() < 0.25:
-                    usual = {**call, "before": ""}
-            found.append(call)
+        used = [name for name, text in NAMES.items() if any(text in line for line in self.lines)]
+        varied = dice.sample(used, min(len(used), dice.choice((0, 1, 1, 1, 2, 2))))
+        if dice.random() < 0.1:
+            varied.append(dice.choice(list(NAMES)))
+        place = dice.choice(STATE_NUMBERS) if dice.random() < 0.3 else ""
+        found = []
+        for _ in range(dice.choice((5, 6, 6, 7))):
+            found.append(self.with_other_numbers(usual, varied, place))
+        variants = []
+        for _ in range(dice.choice((1, 2, 2, 3))):
+            variant = dict(usual)
+            for _ in range(dice.choice((1, 1, 1, 2))):
+                self.change(variant)
+            variants.append(variant)
+        for _ in range(dice.choice((6, 8, 10))):
+            call = dice.choice((usual, *variants)) if dice.random() < 0.8 else usual
+            found.append(self.with_other_numbers(call, varied, place))
+            if call is not usual and dice.random() < 0.7:
+                call["before"] = ""  # what happens outside happens once, mostly
         return found
+
+    def with_other_numbers(
+        self, call: dict[str, object], varied: list[str], place: str
+    ) -> dict[str, object]:
+        """Return a call with other numbers in some places, of the kind that they have."""
+        dice, made = self.dice, dict(call)
+        for name in varied:
+            now = str(call[name])
+            kind = next((k for k in ("float", "int") if now in NUMBERS[k]), "odd")
+            if kind != "odd":
+                made[name] = dice.choice(NUMBERS[kind])
+        if place and not made["before"] and dice.random() < 0.8:
+            made["before"] = place.format(dice.choice(NUMBERS["float"]))
+        return made
 
     def usual_call(self) -> dict[str, object]:
         dice = self.dice
@@ -393,23 +416,6 @@ class Writer:
     ) -> str:
         layout = self.dice.choice(LAYOUTS) if self.dice.random() < 0.1 else "plain"
         return f"t({list(shape)}, {dtype!r}, {start}, {layout!r}, {grad})"
-
-    def number_of_state(self) -> str:
-        """Return a statement that gives the program's own numbers other values."""
-        dice = self.dice
-        number = dice.choice(NUMBERS[dice.choice(("float", "float", "int"))])
-        if dice.random() < 0.05:
-            number = dice.choice(NUMBERS["odd"])
-        return dice.choice(
-            (
-                f"S.rate = {number}",
-                f"S.count = {number}",
-                f"S.net.rate = {number}",
-                f"S.net.table['scale'] = {number}",
-                f"S.net.table['many'][1] = {number}",
-                f"S.optimizer.param_groups[0]['lr'] = abs({number})",
-            )
-        )
 
     def change(self, call: dict[str, object]) -> None:
         """Change something of a call."""
@@ -506,10 +512,19 @@ class Writer:
                 "S.held.requires_grad_(not S.held.requires_grad)",
                 "S.net.bias.register_hook(lambda grad: grad * 2) if S.net.bias.requires_grad else 0",
                 "T.manual_seed(3)",
+                f"S.rate, S.count = {self.dice.choice(NUMBERS['odd'])}, 2",
+                f"S.count = {self.dice.choice(NUMBERS['odd'])}",
             )
         )
 
 
+# What a call gives -> how a function has it.
+NAMES = {"k": "k", "m": "m", "box_k": "box['k']", "pair": "box['pair'][1]"}
+STATE_NUMBERS = (
+    *("S.rate = {0}", "S.net.rate = {0}", "S.net.table['scale'] = {0}"),
+    *("S.net.table['many'][1] = {0}", "S.optimizer.param_groups[0]['lr'] = abs({0})"),
+    *("S.count = int({0} * 8)", "S.rate = {0}", "S.count, S.rate = 3, {0}"),
+)
 CHANGES = (
     *("number", "number", "number", "shape", "sizes", "sizes", "dtype", "layout", "grad"),
     *("alias", "alias", "alias", "mode", "mode", "thread", "names", "nesting", "outside"),

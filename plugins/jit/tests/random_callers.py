@@ -1,6 +1,6 @@
 """Random programs and their callers, compiled and as they are: `random_callers.py COUNT [FIRST]`.
 
-Each program (`caller_programs.py`) is called from six to eleven times, so that it passes through
+Each program (`caller_programs.py`) is called eleven to seventeen times, so that it passes through
 recording, generalising and replay, while its callers change what they may. After each call, what
 it returned, all that it may have written, what is one object or one memory, and gradients must be
 as eager has them. The programs run in processes of their own, so that one that dies is told with
@@ -25,7 +25,7 @@ from typing import Any
 
 from caller_programs import program_text
 
-CHUNK = 50
+CHUNK = 25
 SECONDS_EACH = 20
 FINE = ("same", "refused", "as it is")
 
