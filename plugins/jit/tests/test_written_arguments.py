@@ -115,6 +115,15 @@ def test_writes_through_data_are_no_versions_of_an_argument():
         assert a[0].tolist() == [2 * k] * 2
 
 
+def test_writes_through_data_are_no_versions_of_a_held_tensor():
+    held = tangrad.ones(3)
+    fast = compiled(lambda k: held.data.mul_(k).add_(1))
+    before = held._version
+    for k in USUAL:
+        fast(k)
+    assert held._version == before
+
+
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 def test_an_out_of_another_shape_is_no_graph():
     def write(a, k):

@@ -68,7 +68,7 @@ class Recorder:
         self._offsets: dict[Value, int] = {}
         self._drawn: dict[int, tuple[Drawn, Value]] = {}
         self._written: set[Value] = set()
-        self._versions: dict[Value, int] = {}
+        self._versions: dict[Value, tuple[Any, int]] = {}
         self._keep: list[Any] = []
         self._constants: dict[Any, Any] = {}
         self._known_reads = value_reads()
@@ -83,13 +83,14 @@ class Recorder:
     def argument(self, tensor: Any, name: str, kind: str = "argument") -> Value:
         """Follow a tensor that the program is given."""
         value = self.graph.add_input(type_of(tensor), kind, name, tensor)
-        self._enter(tensor, value)
+        self._follow(tensor, value)
+        self._note_version(tensor, value)
         return value
 
-    def _enter(self, tensor: Any, value: Value) -> None:
-        self._follow(tensor, value)
-        if not tensor.is_inference():
-            self._versions[value] = tensor._version
+    def _note_version(self, tensor: Any, value: Value) -> None:
+        """Note the version of what the program holds, to see whether writes count as such."""
+        if tensor is not None and not tensor.is_inference():
+            self._versions[value] = tensor, tensor._version
 
     def given(self, tensor: Any, name: str) -> None:
         """Follow an argument of the run, which may be one that no graph can have."""
@@ -153,7 +154,10 @@ class Recorder:
     def _of(self, found: tuple[str, str, Any], tensor: Any) -> Value:
         kind, name, source = found
         value = self.graph.add_input(type_of(tensor), kind, name, source)
-        self._enter(tensor, value)
+        self._follow(tensor, value)
+        # What the program uses may show the memory with a version of its own.
+        if kind != "constant":
+            self._note_version(source.grad if kind == "gradient" else source, value)
         return value
 
     def _follow(self, tensor: Any, value: Value) -> None:
@@ -429,9 +433,9 @@ class Recorder:
             except CaptureError as failure:
                 self._fail(failure)
         for entry in self.graph.inputs:
-            before = self._versions.get(entry.value)
-            if before is not None and entry.value in self._written:
-                entry.counted = entry.value.example._version != before
+            if entry.value in self._written and entry.value in self._versions:
+                tensor, before = self._versions[entry.value]
+                entry.counted = tensor._version != before
 
     def forget(self) -> None:
         """Let go of the run's tensors: the graph alone is left."""
@@ -442,6 +446,7 @@ class Recorder:
         self._keep.clear()
         self._constants.clear()
         self._drawn.clear()
+        self._versions.clear()
         self.origin = lambda tensor: None
 
     def follow_modules(self, root: Any) -> None:
