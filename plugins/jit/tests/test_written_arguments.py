@@ -115,6 +115,18 @@ def test_writes_through_data_are_no_versions_of_an_argument():
         assert a[0].tolist() == [2 * k] * 2
 
 
+def test_a_value_that_is_copied_to_two_arguments_reaches_both():
+    def write(a, b, k):
+        b.mul_(k).add_(1)
+        a.copy_(b)
+
+    fast = compiled(write)
+    for k in USUAL:
+        a, b = tangrad.zeros(4), tangrad.ones(4)
+        fast(a, b, k)
+        assert a.tolist() == b.tolist() == [k + 1] * 4
+
+
 def test_writes_through_data_are_no_versions_of_a_held_tensor():
     held = tangrad.ones(3)
     fast = compiled(lambda k: held.data.mul_(k).add_(1))

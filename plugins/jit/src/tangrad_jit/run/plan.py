@@ -106,7 +106,9 @@ class Plan:
         self._lowered = self._lower_all()
         self._through = written_through(graph, self.groups, self._lowered)
         self._spared = {
-            node for node in graph.nodes if node.name == "copy_" and node.args[1] in self._through
+            node
+            for node in graph.nodes
+            if node.name == "copy_" and self._through.get(node.args[1]) is node.args[0]
         }
         self._returned = {value.root for value in graph.returned()}
         self._find_roots()
