@@ -70,6 +70,41 @@ def hankel(order: int, x: mpf) -> mpf:
     return mp.hankel1(order, x) * mp.sqrt(mp.pi * x / 2) * wave
 
 
+def modulus(order: int, x: mpf) -> mpf:
+    """Return M of J = sqrt(2 / (pi x)) M cos(chi - alpha); Y has the sine (DLMF 10.18)."""
+    return abs(hankel(order, x))
+
+
+def phase(order: int, x: mpf) -> mpf:
+    """Return (x alpha - c) x^2 of the same, where c / x is the first term of alpha: 1/8 or -3/8."""
+    return (-mp.arg(hankel(order, x)) * x - (mpf(1) / 8 if order == 0 else -mpf(3) / 8)) * x * x
+
+
+ZEROS = {
+    "J0": [mp.besseljzero(0, k) for k in (1, 2)],
+    "J1": [mp.besseljzero(1, k) for k in (1, 2)],
+    "Y0": [mp.besselyzero(0, k) for k in (1, 2, 3)],
+    "Y1": [mp.besselyzero(1, k) for k in (1, 2)],
+    "AIRY": [mp.airyaizero(k) for k in (1, 2)],
+}
+
+
+def without_zeros(function: Callable[[mpf], mpf], zeros: list[mpf]) -> Callable[[mpf], mpf]:
+    """Return a function of x^2 divided by x^2 - z^2 for each of the zeros."""
+
+    def rest(x: mpf) -> mpf:
+        return function(x) / mp.fprod(x * x - z * z for z in zeros)
+
+    return rest
+
+
+def beside_logarithm(order: int, x: mpf) -> mpf:
+    """Return Y - 2 / pi log(x / z) J for the first zero z, times x^order, divided by x^2 - z^2."""
+    z = ZEROS[f"Y{order}"][0]
+    known = 2 / mp.pi * mp.log(x / z) * mp.besselj(order, x)
+    return (mp.bessely(order, x) - known) * x**order / (x * x - z * z)
+
+
 def airy_parts(x: mpf) -> tuple[mpf, mpf, mpf]:
     """Return F, G and zeta: Ai(-x) sqrt(pi) x^(1/4) = F sin(zeta + pi/4) - G cos(zeta + pi/4)."""
     zeta = 2 * x ** mpf("1.5") / 3
@@ -80,13 +115,18 @@ def airy_parts(x: mpf) -> tuple[mpf, mpf, mpf]:
 
 
 def airy_wave(part: int) -> Callable[[mpf], mpf]:
-    """Return F, or G times zeta, over t = 2 (zeta_0 / zeta)^2 - 1 for x >= 4.5."""
+    """Return M, or (zeta beta - 5/72) zeta^2, over t = 2 (zeta_0 / zeta)^2 - 1 for x >= 4.5.
+
+    F = M cos(beta) and G = M sin(beta): the sine of zeta + pi/4 - beta has the zeros.
+    """
     start = 2 * mpf("4.5") ** mpf("1.5") / 3
 
     def function(t: mpf) -> mpf:
         zeta = start / mp.sqrt((t + 1) / 2)
         f, g, zeta = airy_parts((1.5 * zeta) ** (mpf(2) / 3))
-        return g * zeta if part else f
+        if part:
+            return (mp.atan2(g, f) * zeta - mpf(5) / 72) * zeta * zeta
+        return mp.hypot(f, g)
 
     return function
 
@@ -124,7 +164,7 @@ def temme(orders: int, degree: int) -> list[list[Fraction]]:
 
 def tables() -> dict[str, tuple[str, list[mpf]]]:
     """Return name -> (comment, coefficients)."""
-    factorial, psi, two_over_pi = mp.factorial, mp.digamma, 2 / mp.pi
+    factorial, psi = mp.factorial, mp.digamma
     found: dict[str, tuple[str, list[mpf]]] = {
         "ERFCX_POWERS": (
             "(1 + 2x) erfcx(x), x >= 0, by t = (x - 3.75) / (x + 3.75)",
@@ -163,27 +203,37 @@ def tables() -> dict[str, tuple[str, list[mpf]]]:
             "K1(x) exp(x) sqrt(x), x >= 2, by t = 4 / x - 1",
             fit(beyond(2, lambda x: mp.besselk(1, x) * mp.exp(x) * mp.sqrt(x))),
         ),
-        "J0_SMALL": ("J0(x), x <= 8, by t = x^2 / 32 - 1", fit(of_square(8, mp.j0))),
+        "J0_SMALL": (
+            "J0(x) / ((x^2 - z^2) ...) for the zeros below 8, x <= 8, by t = x^2 / 32 - 1",
+            fit(of_square(8, without_zeros(mp.j0, ZEROS["J0"]))),
+        ),
         "J1_SMALL": (
-            "J1(x) / x, x <= 8, by t = x^2 / 32 - 1",
-            fit(of_square(8, lambda x: mp.j1(x) / x)),
+            "J1(x) / x / ((x^2 - z^2) ...) likewise",
+            fit(of_square(8, without_zeros(lambda x: mp.j1(x) / x, ZEROS["J1"]))),
         ),
         "Y0_SMALL": (
-            "Y0(x) - 2 / pi log(x) J0(x), x <= 8, by t = x^2 / 32 - 1",
-            fit(of_square(8, lambda x: mp.bessely(0, x) - two_over_pi * mp.log(x) * mp.j0(x))),
+            "(Y0(x) - 2 / pi log(x / z) J0(x)) / (x^2 - z^2), x <= 2.5, by t = x^2 / 3.125 - 1",
+            fit(of_square(2.5, lambda x: beside_logarithm(0, x))),
         ),
         "Y1_SMALL": (
-            "(Y1(x) - 2 / pi (log(x) J1(x) - 1 / x)) / x, x <= 8, by t = x^2 / 32 - 1",
-            fit(
-                of_square(
-                    8,
-                    lambda x: (mp.bessely(1, x) - two_over_pi * (mp.log(x) * mp.j1(x) - 1 / x)) / x,
-                )
-            ),
+            "(Y1(x) - 2 / pi log(x / z) J1(x)) x / (x^2 - z^2), x <= 4, by t = x^2 / 8 - 1",
+            fit(of_square(4, lambda x: beside_logarithm(1, x))),
+        ),
+        "Y0_SECOND": (
+            "Y0(x) / (x - z), 2.5 <= x <= 5.5, by t = (x - 4) / 1.5",
+            fit(between(2.5, 5.5, lambda x: mp.bessely(0, x) / (x - ZEROS["Y0"][1]))),
+        ),
+        "Y0_THIRD": (
+            "Y0(x) / (x - z), 5.5 <= x <= 8, by t = (x - 6.75) / 1.25",
+            fit(between(5.5, 8, lambda x: mp.bessely(0, x) / (x - ZEROS["Y0"][2]))),
+        ),
+        "Y1_SECOND": (
+            "Y1(x) / (x - z), 4 <= x <= 8, by t = (x - 6) / 2",
+            fit(between(4, 8, lambda x: mp.bessely(1, x) / (x - ZEROS["Y1"][1]))),
         ),
         "AIRY_NEGATIVE": (
-            "Ai(x), -4.5 <= x <= 0, by t = x / 2.25 + 1",
-            fit(between(-4.5, 0, mp.airyai)),
+            "Ai(x) / ((x - z) ...) for the zeros above -4.5, -4.5 <= x <= 0, by t = x / 2.25 + 1",
+            fit(between(-4.5, 0, lambda x: mp.airyai(x) / mp.fprod(x - z for z in ZEROS["AIRY"]))),
         ),
         "AIRY_SMALL": (
             "Ai(x) exp(x), 0 <= x <= 2.5, by t = x / 1.25 - 1",
@@ -193,21 +243,21 @@ def tables() -> dict[str, tuple[str, list[mpf]]]:
             "Ai(x) exp(z) sqrt(pi) 2 x^(1/4), x >= 2.5, z = 2/3 x^(3/2), by t = 2 z(2.5) / z - 1",
             fit(airy_decay),
         ),
-        "AIRY_SINE": (
-            "F: Ai(-x) sqrt(pi) x^(1/4) = F sin(z + pi/4) - G cos(z + pi/4), x >= 4.5,"
+        "AIRY_MODULUS": (
+            "M: Ai(-x) sqrt(pi) x^(1/4) = M sin(z + pi/4 - beta), x >= 4.5,"
             " t = 2 (z(4.5) / z)^2 - 1",
             fit(airy_wave(0)),
         ),
-        "AIRY_COSINE": ("G z of the same", fit(airy_wave(1))),
+        "AIRY_PHASE": ("(z beta - 5/72) z^2 of the same", fit(airy_wave(1))),
     }
     for order in (0, 1):
-        found[f"P{order}_LARGE"] = (
-            f"P of the Hankel function of order {order}, x >= 8, by t = 128 / x^2 - 1",
-            fit(beyond_by_square(8, lambda x, n=order: mp.re(hankel(n, x)))),
+        found[f"MODULUS{order}"] = (
+            f"M: J{order}(x) = sqrt(2 / (pi x)) M cos(x - ... - alpha), x >= 8, t = 128 / x^2 - 1",
+            fit(beyond_by_square(8, lambda x, n=order: modulus(n, x))),
         )
-        found[f"Q{order}_LARGE"] = (
-            "Q x of the same",
-            fit(beyond_by_square(8, lambda x, n=order: mp.im(hankel(n, x)) * x)),
+        found[f"PHASE{order}"] = (
+            f"(x alpha - {'1/8' if order == 0 else '(-3/8)'}) x^2 of the same",
+            fit(beyond_by_square(8, lambda x, n=order: phase(n, x))),
         )
     for k, row in enumerate(temme(7, 17)):
         found[f"TEMME_{k}"] = (
@@ -255,7 +305,12 @@ def main() -> None:
                 abs(mp.polyval(row[::-1], mpf(k) / 100)) for k in range(-100, 101, 5)
             )  # fmt: skip
             print(f"{name:16} {len(row):3} terms, sizes {mp.nstr(size, 3)}, {mp.nstr(least, 3)}")
-    lines = [_HEAD]
+    lines = [_HEAD, "# Zeros, and what their float64 lacks of them", "ZEROS = {"]
+    for name, zeros in ZEROS.items():
+        lines.append(f'    "{name}": (')
+        lines += [f"        ({float(z)!r}, {float(z - mpf(float(z)))!r})," for z in zeros]
+        lines.append("    ),")
+    lines.append("}\n")
     for name, (comment, row) in found.items():
         lines.append(f"# {comment}")
         lines.append(f"{name} = (")

@@ -84,6 +84,32 @@ def test_error_relative_to_the_waves(name, dtype):
         assert abs(float(value - exact)) <= (1 if dtype == "float32" else budget) * EPS[dtype]
 
 
+ZEROS = {
+    "bessel_j0": lambda k: mpmath.besseljzero(0, k),
+    "bessel_j1": lambda k: mpmath.besseljzero(1, k),
+    "bessel_y0": lambda k: mpmath.besselyzero(0, k),
+    "bessel_y1": lambda k: mpmath.besselyzero(1, k),
+    "airy_ai": lambda k: mpmath.airyaizero(k),
+}
+
+
+@pytest.mark.parametrize("name", ZEROS)
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 10, 100, 1000])
+def test_error_relative_to_the_value_near_a_zero(name, k):
+    """Below 8 (Airy's above -4.5) up to the last place; beyond, the phase has 13 more bits."""
+    zero, small = float(ZEROS[name](k)), 4.5 if name == "airy_ai" else 8
+    steps = np.array([0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7, 1e-5, 1e-3, 1e-2])
+    operands = np.concatenate([zero * (1 + steps), zero * (1 - steps)])
+    for (value, exact), x in zip(evaluate(name, "float64", operands), operands, strict=True):
+        lost = 0 if abs(zero) < small else 2.0**-13 / abs(float(x - ZEROS[name](k)))
+        assert relative(value, exact, "float64") <= 10 + lost
+
+
+def test_airy_decays_from_where_its_parts_meet():
+    for value, exact in evaluate("airy_ai", "float64", uniform((2.4, 2.6))):
+        assert relative(value, exact, "float64") <= 8
+
+
 @pytest.mark.parametrize(("name", "low"), [("airy_ai", 2), ("bessel_y0", 0), ("bessel_y1", 0)])
 def test_error_where_the_function_has_no_zeros(name, low):
     operands = uniform((low, 12)) if low else logarithmic(-300, -1)

@@ -2,8 +2,8 @@
 
 A primitive that is named here has no NumPy code and no C text of its own: both follow from its
 text below, evaluated in float64 and rounded to the operand's type once. Of float32 operands the
-results are within 1 ulp of the exact value, except near the zeros of functions that oscillate;
-what they are of float64 ones, `core/tests/expr/test_special_functions.py` states and measures.
+results are within 1 ulp of the exact value; what they are of float64 ones,
+`core/tests/expr/test_special_functions.py` states and measures.
 """
 
 from __future__ import annotations
@@ -47,49 +47,119 @@ def _modified_second(order: int, scaled: bool) -> str:
 
 
 # --- Bessel and Airy functions --------------------------------------------------------------------
-# Beyond 8 by P and Q of Hankel's expansion. Sine and cosine of x - pi/4 are those of x, so that the
-# phase of a large x is not rounded.
+# Up to 8 (Airy's: 4.5) by a polynomial times the distances from the zeros, which are known to twice
+# the digits; of Y, beside a logarithm that is zero there, too. Beyond, by modulus and phase (DLMF
+# 10.18; Harrison, 2009, "Fast and accurate Bessel function computation"): the sine of what the
+# phase is off a multiple of pi, to digits enough that it is right near all zeros. Multiples of pi
+# are exact in parts of 28 bits, and so are products of numbers of 24 bits with those.
+
+_PI_PARTS = (3.141592651605606, 1.9841871479187034e-09, 1.1442377452219664e-17)
+_FAR = "2e7"  # up to where such a multiple is exact
+
+
+def _short(x: str) -> str:
+    return f"cast(cast({x}, 'float32'), 'float64')"
+
+
+def _distance(x: str, zero: tuple[float, float]) -> str:
+    high, low = zero
+    return f"(({x} - {high!r}) - {low!r})".replace("- -", "+ ")
+
+
+def _off_zeros(table: str) -> str:
+    """Write the product of x^2 - z^2 over the zeros of a table."""
+    zeros = coefficients_special.ZEROS[table]
+    return " * ".join(f"{_distance('x', z)} * (x + {z[0]!r})" for z in zeros)
+
+
+def _small_first(order: int) -> str:
+    small = f"{_polynomial(f'J{order}_SMALL', 'x * x / 32 - 1')} * ({_off_zeros(f'J{order}')})"
+    return f"({small})" + (" * x" if order else "")
+
+
+def _off_multiple(place: str, shift: float, parts: tuple[float, ...]) -> str:
+    """Write w + e, what `place` is off m times the sum of parts, m = n + shift the nearest."""
+    first, second, _ = parts
+    return (
+        f" n = round({place} / {first + second!r} - {shift}); m = n + {shift};"
+        f" u = {place} - m * {first!r}; v = m * {second!r}; w = u - v; d = w - u;"
+        " e = (u - (w - d)) - (v + d);"
+    )
+
+
+def _wave(order: int, second: bool) -> str:
+    """Write `wave` of z >= 8."""
+    leading = -0.375 if order else 0.125
+    shift = 0.75 if order == second else 0.25
+    sign = "1 - 2 * odd" if order or second else "2 * odd - 1"
+    # Of a z whose multiple of pi is not exact sine and cosine are, and the phase has one term.
+    cosine, sine = ("s - c", "-(s + c)") if order else ("c + s", "s - c")
+    far = f"({sine}) - q * ({cosine})" if second else f"({cosine}) + q * ({sine})"
+    return (
+        f"{_off_multiple('z', shift, _PI_PARTS)} odd = n - 2 * floor(n / 2);"
+        f" q = {_short(f'{leading} / z')}; h = {_short('z')}; y = 128 / (z * z) - 1;"
+        f" r = (({leading} - q * h) - q * (z - h)) / z;"
+        f" phase = (w - q) + (e - r - {_polynomial(f'PHASE{order}', 'y')} / (z * z * z)"
+        f" - m * {_PI_PARTS[2]!r}); s = sin(z); c = cos(z);"
+        f" wave = {_polynomial(f'MODULUS{order}', 'y')} * sqrt(0.6366197723675814 / z)"
+        f" * where(z <= {_FAR}, ({sign}) * sin(phase), ({far}) * {_ROOT_HALF});"
+    )
 
 
 def _bessel_first(order: int) -> str:
-    small = _polynomial(f"J{order}_SMALL", "x * x / 32 - 1") + (" * x" if order else "")
-    p = _polynomial(f"P{order}_LARGE", "128 / (z * z) - 1")
-    q = f"{_polynomial(f'Q{order}_LARGE', '128 / (z * z) - 1')} / z"
-    wave = "p * (s - c) + q * (s + c)" if order else "p * (c + s) - q * (s - c)"
     sign = " * where(a < 0, -1, 1)" if order else ""
     return (
-        f"x = abs(a); z = maximum(x, 8); s = sin(z); c = cos(z); p = {p}; q = {q};"
-        f" where(x <= 8, {small}, ({wave}) / sqrt(pi * z)){sign}"
+        f"x = abs(a); z = maximum(x, 8);{_wave(order, False)}"
+        f" where(x <= 8, {_small_first(order)}, wave){sign}"
     )
 
 
 def _bessel_second(order: int) -> str:
-    t = "x * x / 32 - 1"
-    first = _polynomial(f"J{order}_SMALL", t)
-    rest = _polynomial(f"Y{order}_SMALL", t)
+    first, *rest = coefficients_special.ZEROS[f"Y{order}"]
+    distance = _distance("x", first)
+    low, square = (4, 8) if order else (2.5, 3.125)
+    logarithm = f"where(x < 0.5, log(x / {first[0]!r}), log1p({distance} / {first[0]!r}))"
+    smooth = _polynomial(f"Y{order}_SMALL", f"x * x / {square} - 1")
     small = (
-        f"0.6366197723675814 * (log(x) * x * ({first}) - 1 / x) + x * ({rest})"
-        if order
-        else f"0.6366197723675814 * log(x) * ({first}) + {rest}"
+        f"0.6366197723675814 * {logarithm} * {_small_first(order)}"
+        f" + {distance} * (x + {first[0]!r}) * {smooth}" + (" / x" if order else "")
     )
-    p = _polynomial(f"P{order}_LARGE", "128 / (z * z) - 1")
-    q = f"{_polynomial(f'Q{order}_LARGE', '128 / (z * z) - 1')} / z"
-    wave = "q * (s - c) - p * (s + c)" if order else "p * (s - c) + q * (s + c)"
+    if order:
+        middle = f"{_distance('x', rest[0])} * {_polynomial('Y1_SECOND', '(x - 6) / 2')}"
+    else:
+        middle = (
+            f"where(x <= 5.5, {_distance('x', rest[0])}"
+            f" * {_polynomial('Y0_SECOND', '(x - 4) / 1.5')}, {_distance('x', rest[1])}"
+            f" * {_polynomial('Y0_THIRD', '(x - 6.75) / 1.25')})"
+        )
     return (
-        f"x = a; z = maximum(x, 8); s = sin(z); c = cos(z); p = {p}; q = {q};"
-        f" where(x > 0, where(x <= 8, {small}, ({wave}) / sqrt(pi * z)),"
+        f"x = a; z = maximum(x, 8);{_wave(order, True)}"
+        f" where(x > 0, where(x <= {low}, {small}, where(x <= 8, {middle}, wave)),"
         " where(x == 0, -inf, nan))"
     )
 
 
+# zeta = 2/3 t^(3/2) with more digits than its phase takes: all is multiplied by 3/2.
+_THREE_HALVES_PI = (4.712388962507248, 1.787744186021456e-08, 7.267471740958733e-17)
 _AIRY = (
-    "n = maximum(-a, 4.5); u = 2 * n * sqrt(n) / 3; v = 2 * (6.363961030678928 / u) ** 2 - 1;"
-    f" f = {_polynomial('AIRY_SINE', 'v')}; g = {_polynomial('AIRY_COSINE', 'v')} / u;"
-    " s = sin(u); c = cos(u); wave = (f * (s + c) - g * (c - s)) / sqrt(2 * pi * sqrt(n));"
+    f"t = maximum(-a, 4.5); j = {_short('sqrt(t)')}; k = (t - j * j) / (j * j);"
+    f" l = j * k * (0.5 - k * (0.125 - 0.0625 * k)); h = {_short('t')}; p = h * j;"
+    " o = (t - h) * j + t * l;"
+    f"{_off_multiple('p', -0.25, _THREE_HALVES_PI)} g = w + o; d = g - w;"
+    " f = (w - (g - d)) + (o - d);"
+    f" i = p + o; q = {_short('0.15625 / i')}; b1 = {_short('p')}; b2 = (p - b1) + o;"
+    " r = ((0.15625 - q * b1) - q * b2) / i; u = 2 * i / 3;"
+    " y = 2 * (6.363961030678928 / u) ** 2 - 1;"
+    f" phase = ((g - q) + (e + f - r - 1.5 * {_polynomial('AIRY_PHASE', 'y')} / (u * u * u)"
+    f" - m * {_THREE_HALVES_PI[2]!r})) / 1.5; s = sin(u); c = cos(u);"
+    f" wave = {_polynomial('AIRY_MODULUS', 'y')} / sqrt(pi * sqrt(t))"
+    f" * where(p <= {_FAR}, (1 - 2 * (n - 2 * floor(n / 2))) * sin(phase),"
+    f" ((s + c) - q / 1.5 * (c - s)) * {_ROOT_HALF});"
     " x = maximum(a, 2.5); z = 2 * x * sqrt(x) / 3;"
     f" decay = exp(-z) * {_polynomial('AIRY_LARGE', '2 * 2.6352313834736494 / z - 1')}"
     f" / (2 * {_ROOT_PI} * sqrt(sqrt(x)));"
-    f" middle = where(a < 0, {_polynomial('AIRY_NEGATIVE', 'a / 2.25 + 1')},"
+    f" middle = where(a < 0, {_polynomial('AIRY_NEGATIVE', 'a / 2.25 + 1')}"
+    f" * {' * '.join(_distance('a', z) for z in coefficients_special.ZEROS['AIRY'])},"
     f" exp(-a) * {_polynomial('AIRY_SMALL', 'a / 1.25 - 1')});"
     " where(isinf(a), nan, where(a < -4.5, wave, where(a > 2.5, decay, middle)))"
 )
