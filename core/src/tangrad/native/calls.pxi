@@ -45,7 +45,7 @@ cdef int call_c_kernel(Op op, tg_kernel* kernel, DeviceRuntime dev, object outs,
     cdef tg_call call
     cdef int64_t elements = 0
     cdef Py_ssize_t nviews = len(outs), nints = 0, v = 0, n = 0, i
-    cdef int p, status
+    cdef int p, status, beyond = 0
     cdef PyObject* x
     cdef CallSpace space = None
     for p in range(op.nparams):
@@ -96,7 +96,11 @@ cdef int call_c_kernel(Op op, tg_kernel* kernel, DeviceRuntime dev, object outs,
             arguments[p].kind, arguments[p].value.f = TG_ARG_FLOAT, <object>x
         elif PyLong_Check(<object>x):
             arguments[p].kind = TG_ARG_INT
-            arguments[p].value.i = <int64_t>PyLong_AsUnsignedLongLongMask(<object>x)
+            arguments[p].value.i = PyLong_AsLongLongAndOverflow(<object>x, &beyond)
+            if beyond and op.ptype[p] != P_INT and v and KIND[views[0].dtype] > KIND_INT:
+                arguments[p].kind, arguments[p].value.f = TG_ARG_FLOAT, <object>x
+            elif beyond:
+                arguments[p].value.i = <int64_t>PyLong_AsUnsignedLongLongMask(<object>x)
         elif PyComplex_Check(<object>x):
             # Numbers of eight bytes each, as the integers beside them.
             arguments[p].kind, arguments[p].value.parts = TG_ARG_COMPLEX, <double*>&ints[n]

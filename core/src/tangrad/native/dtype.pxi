@@ -315,6 +315,51 @@ cdef bint can_cast_index(int a, int b):
     return not (ka != KIND_BOOL and kb == KIND_BOOL)
 
 
+# The numbers that a dtype has a place for: of integers from LEAST to GREATEST, of the others up to MOST in size.
+_COUNTS = {1: 0x100, 2: 0x10000, 4: 0x100000000, 8: 0x10000000000000000}  # of integers, by their bytes
+cdef int64_t LEAST[MAX_DTYPES]
+cdef int64_t GREATEST[MAX_DTYPES]
+cdef double MOST[MAX_DTYPES]
+for _i in range(MAX_DTYPES):
+    LEAST[_i], GREATEST[_i], MOST[_i] = 0, -1, 0  # every number
+for _i in range(LAST_BUILTIN + 1):
+    if KIND[_i] == KIND_INT:
+        LEAST[_i], GREATEST[_i] = -(_COUNTS[ITEMSIZE[_i]] // 2), _COUNTS[ITEMSIZE[_i]] // 2 - 1
+    elif KIND[_i] == KIND_UINT:  # of 64 bits, what is above is asked for apart
+        GREATEST[_i] = min(_COUNTS[ITEMSIZE[_i]] - 1, _COUNTS[8] // 2 - 1)
+MOST[FLOAT16], MOST[BFLOAT16] = 65504.0, 3.3895313892515355e38
+MOST[FLOAT32] = MOST[COMPLEX64] = 3.4028234663852886e38
+MOST[FLOAT64] = MOST[COMPLEX128] = 1.7976931348623157e308
+
+
+cdef bint holds_number(int index, object number, bint modulo) except -1:
+    """Whether a dtype has a place for a number (see `tangrad.tensor.ranges`).
+
+    A fraction is cut off. With `modulo`, an unsigned dtype takes negative integers down to -GREATEST, as PyTorch's.
+    """
+    cdef int kind = KIND[index], overflow = 0
+    cdef int64_t i
+    cdef double f, most = MOST[index]
+    if PyLong_Check(number):
+        i = PyLong_AsLongLongAndOverflow(number, &overflow)
+        if kind > KIND_INT:
+            return most == 0 or overflow == 0 and (most > 1e37 or -most <= i <= most) or -most <= number <= most
+        if overflow:
+            return GREATEST[index] < 0 or overflow > 0 and index == UINT64 and number >> 64 == 0
+        return GREATEST[index] < 0 or (-GREATEST[index] if modulo and kind == KIND_UINT else LEAST[index]) <= i \
+            <= GREATEST[index]
+    if PyComplex_Check(number):
+        if kind == KIND_COMPLEX:
+            return holds_number(index, number.real, False) and holds_number(index, number.imag, False)
+        return kind == KIND_BOOL or number.imag == 0 and holds_number(index, number.real, False)
+    f = number
+    if kind > KIND_INT:
+        return most == 0 or -most <= f <= most or f - f != 0
+    if ITEMSIZE[index] == 8:
+        return LEAST[index] <= f < (1.8446744073709552e19 if kind == KIND_UINT else 9.223372036854775808e18)
+    return GREATEST[index] < 0 or LEAST[index] <= f <= GREATEST[index]
+
+
 cdef int encode_scalar(object value, int index, void* out) except -1:
     """Write a Python number as one element of the dtype."""
     cdef int kind = KIND[index], size = ITEMSIZE[index]

@@ -316,6 +316,10 @@ cdef object fast_pointwise(Op op, PyObject** item, int n):
     index = t.dtype_.index
     if (KIND[index] != KIND_FLOAT or ITEMSIZE[index] < 4) and not (exact_tensor(item[0]) and exact_tensor(item[n - 1])):
         return None
+    if op.bounded and index == FLOAT32 and n == 2:
+        for i in range(2):
+            if not exact_tensor(item[i]) and not holds_number(FLOAT32, <object>item[i], True):
+                return None
     if KIND[index] != KIND_FLOAT and (op.has_check or op.promote != PROMOTE_PLAIN and KIND[index] < KIND_FLOAT):
         return None
     if t.slot_ >= op.nrows or op.rows[t.slot_] == NULL:

@@ -52,9 +52,16 @@ cdef enum:
     KERNEL_PYTHON = 2
     KERNEL_CALL = 3
 
+    BEYOND_WRAPPED = 0                   # as BEYOND_WORDS
+    BEYOND_REFUSED = 1
+    BEYOND_COMPARED = 2
+    BEYOND_DIVIDED = 3
+    BEYOND_WIDE = 4                      # refused where the dtype computed in has no place for it, halves aside
+
     SLOW_ARGUMENT = 1                    # what `bind` found: an argument asks for Python
     SLOW_BETWEEN = 2                     # something is active in the thread
 
+BEYOND_WORDS = ("wrapped", "refused", "compared", "divided")
 PARAM_TYPES = ("Tensor", "Tensor?", "Tensor[]", "Operand", "Scalar", "Scalar?", "int", "int?", "int[]", "int[]?",
                "float", "float?", "bool", "bool?", "str", "str?", "dim", "dim?", "dim[]", "dim[]?", "dtype?",
                "device?", "layout?", "memory_format?", "generator?", "any")
@@ -126,6 +133,8 @@ cdef class Op:
     cdef int fixed[MAX_PARAMS]           # dtype of an input that takes no part in promotion, or -1
     cdef bint identity_of_self           # the expression is its first input: a cast or copy
     cdef bint exact_numbers              # a Python number is not rounded to the dtype computed in
+    cdef int beyond[MAX_PARAMS]          # what becomes of a number that the dtype computed in does not hold
+    cdef bint bounded                    # some operand or parameter is asked for that
     cdef bint ordered                    # elements depend on their index: loops keep their order
     cdef bint has_rule
     cdef bint has_check
@@ -300,6 +309,7 @@ def make_op(definition, str kind, spec):
     for name, type_ in spec.get("fixed", {}).items():
         op.fixed[op.names.index(name)] = dtype_by_name(type_).index
     op.exact_numbers = spec.get("exact_numbers", True)
+    find_bounds(op, spec.get("beyond", "wrapped").split())
     op.ordered = spec.get("ordered", False)
     op.has_rule = spec.get("has_rule", False)
     op.has_check = spec.get("has_check", False)
@@ -320,6 +330,25 @@ def make_op(definition, str kind, spec):
     op.plannable = op.kind_ == OP_KERNEL and op.native is None and not op.written_lists
     op.return_type = spec.get("return_type")
     return op
+
+
+cdef int find_bounds(Op op, list words) except -1:
+    """Note what each operand and Scalar of a pointwise op does with a number beyond the dtype computed in."""
+    cdef int i, k = 0
+    for i in range(op.nparams):
+        op.beyond[i] = BEYOND_WRAPPED
+        if op.kind_ != OP_POINTWISE:
+            continue
+        if op.ptype[i] == P_SCALAR or op.ptype[i] == P_SCALAR_OPT:
+            op.beyond[i] = BEYOND_REFUSED if "narrow" in words else BEYOND_WIDE
+        elif op.ptype[i] == P_OPERAND:
+            op.beyond[i] = BEYOND_WORDS.index(words[min(k, words.index("narrow") - 1 if "narrow" in words
+                                                        else len(words) - 1)])
+            if op.exact_numbers and op.beyond[i] == BEYOND_REFUSED:
+                op.beyond[i] = BEYOND_WIDE
+            k += 1
+        op.bounded |= op.beyond[i] != BEYOND_WRAPPED
+    return 0
 
 
 cdef bint takes_sizes(Op op):

@@ -201,7 +201,8 @@ cdef object run_pointwise(Op op, PyObject** flat, object out):
     cdef int i, p, ndim, want, lead = 0
     cdef list keep = None
     cdef tg_kernel* kernel
-    cdef bint same = True
+    cdef bint same = True, numbers = False
+    cdef int narrow = -1
     dev = None
     t = None
     for i in range(op.ntensors):
@@ -215,10 +216,19 @@ cdef object run_pointwise(Op op, PyObject** flat, object out):
                 same = False
             if (<Tensor>x).flags & (CONJ | NEG):
                 same = False
+        elif x != Py_None_ptr:
+            numbers = True
     s.n = op.ntensors
     if t is None or not same:
         dev = common_device(op, flat)
     promote_operands(op, flat, &s.common)
+    if op.bounded or numbers and KIND[s.common] <= KIND_INT:
+        narrow = s.common
+        keep = beyond_numbers(op, flat, &s, dev.type.meta)
+        if keep is not None:
+            if keep[0] is None:
+                return given_result(op, keep[1], out)
+            op = <Op>keep[0]
     for i in range(s.n):
         x = s.item[i]
         if not isinstance(<object>x, Tensor):
@@ -252,8 +262,17 @@ cdef object run_pointwise(Op op, PyObject** flat, object out):
     if out is None and op.nout == 1:
         o = allocate_like_operands(ndim, shape, result_dtype(op, 0, s.common), dev, s.item, s.n)
         launch_pointwise(op, kernel, dev, &s, flat, <PyObject*>o, None, ndim, shape)
-        return o
+        return o if keep is None or narrow < 0 or narrow == s.common else converted(o, narrow, dev)
     return run_pointwise_outs(op, kernel, dev, &s, flat, out, ndim, shape)
+
+
+cdef object given_result(Op op, Tensor result, object out):
+    """A result, or `out` that it is written to."""
+    if out is None:
+        return result
+    prepare_out(op, out, result.ndim_, result.shape_, result.dtype_.index)
+    copy_into(out, result)
+    return out
 
 
 cdef object rounded_number(object number, int index):

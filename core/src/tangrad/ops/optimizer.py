@@ -13,6 +13,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import composite, op, overload
+from tangrad.tensor.ranges import require_fit
 
 _HALVES = ("float16", "bfloat16")
 
@@ -470,10 +471,16 @@ def _add_tensor(self: Any, other: Any, alpha: Any) -> None:
         tensor.add_(other, alpha=alpha)
 
 
+def _check_add_tensor(self: Any, other: Any, alpha: Any) -> None:
+    _check_single("_foreach_add_", other)
+    for tensor in self:
+        require_fit(alpha, tensor.dtype, "_foreach_add_")
+
+
 _foreach_add_tensor_ = op(
     "_foreach_add_tensor_(Tensor[]! self, Tensor other, *, Scalar alpha=1) -> Tensor[]",
     dtypes="floating complex",
-    check=lambda other: _check_single("_foreach_add_", other),
+    check=_check_add_tensor,
     decompose=_add_tensor,
     vjp="none: its arguments are overwritten",
     function=False,
@@ -490,10 +497,16 @@ def _add_each(self: Any, other: Any, alpha: Any) -> None:
         tensor.add_(term, alpha=alpha)
 
 
+def _check_add_list(self: Any, other: Any, alpha: Any) -> None:
+    _check_as_many("_foreach_add_", self, other)
+    for tensor in self:
+        require_fit(alpha, tensor.dtype, "_foreach_add_")
+
+
 _foreach_add_list_ = op(
     "_foreach_add_list_(Tensor[]! self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]",
     dtypes="floating complex",
-    check=lambda self, other: _check_as_many("_foreach_add_", self, other),
+    check=_check_add_list,
     decompose=_add_each,
     vjp="none: its arguments are overwritten",
     function=False,

@@ -11,6 +11,7 @@ from tangrad.ops.cat import cat
 from tangrad.ops.definition.define import composite, op, overload
 from tangrad.ops.views.movement import Ints, wrap_dim
 from tangrad.ops.views.slicing import slice_
+from tangrad.tensor.ranges import require_fit
 
 # Order and repetition ----------------------------------------------------------------------------
 
@@ -409,8 +410,9 @@ def check_pad(self: Any, pad: Ints) -> None:
             )
 
 
-def _check_constant_pad(self: Any, pad: Ints) -> None:
+def _check_constant_pad(self: Any, pad: Ints, value: Any) -> None:
     check_pad(self, pad)
+    require_fit(value, self.dtype, "constant_pad_nd")
     for i, (before, after) in enumerate(pad_pairs(pad), 1):
         if self.shape[-i] + min(before, 0) + min(after, 0) < 0:
             raise RuntimeError(

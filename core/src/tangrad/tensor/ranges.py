@@ -47,5 +47,44 @@ def _fits(value: Any, dtype: Any) -> bool:
     return least <= parts[0] <= greatest
 
 
+def divided(title: str, left: Any, right: Any, name: str, dtype: Any) -> Any:
+    """Divide integers, of which one is a number that the dtype has no place for, as numbers.
+
+    Args:
+        title: the op, for the message.
+        left: a tensor, or the number.
+        right: the number, or a tensor.
+        name: "floor_divide", "remainder", "fmod" or a form of "div_rounded".
+        dtype: of the result, whose bits are those of the exact result.
+
+    Raises:
+        RuntimeError: a divisor is zero.
+    """
+    from tangrad.tensor.construct import tensor
+
+    beside = right if isinstance(left, int) else left
+    elements = beside.reshape(-1).tolist()
+    pairs = [(left, e) if beside is right else (e, right) for e in elements]
+    if any(b == 0 for _, b in pairs):
+        raise RuntimeError(f"{title}: ZeroDivisionError")
+    bits, signed = 8 * dtype.itemsize, iinfo(dtype).min < 0
+    found = [_QUOTIENTS[name](a, b) % (1 << bits) for a, b in pairs]
+    values = [v - (1 << bits) if signed and v >> (bits - 1) else v for v in found]
+    return tensor(values, dtype=dtype, device=beside.device).reshape(beside.shape)
+
+
+def _truncated(a: int, b: int) -> int:
+    return a // b if (a < 0) == (b < 0) else -(-a // b)
+
+
+_QUOTIENTS = {
+    "floor_divide": lambda a, b: a // b,
+    "div_rounded_floor": lambda a, b: a // b,
+    "div_rounded_trunc": _truncated,
+    "remainder": lambda a, b: a % b,
+    "fmod": lambda a, b: a - b * _truncated(a, b),
+}
+
+
 def _is_infinite(number: float) -> bool:
     return isinstance(number, float) and math.isinf(number)

@@ -16,6 +16,7 @@ from tangrad.ops.creation.empty_full import (
 )
 from tangrad.ops.definition.define import at_all_sizes, composite, op, overload
 from tangrad.tensor.construct import tensor
+from tangrad.tensor.ranges import require_fit
 
 _sequence = op(
     "_sequence(Tensor! self, Scalar start, Scalar step) -> Tensor",
@@ -92,6 +93,18 @@ def _check_range(start: Any, end: Any, step: Any, whole: bool) -> None:
         )
 
 
+def _check_places(kind: Any, *numbers: Any) -> None:
+    """Check that what a range is computed in has a place for its numbers.
+
+    Its elements wrap around, as in PyTorch.
+    """
+    for number in numbers:
+        if not kind.is_floating_point:
+            require_fit(number, tangrad.int64, "arange")
+        elif kind.itemsize == 2:
+            require_fit(number, tangrad.float32, "arange")
+
+
 @at_all_sizes
 def _range_length(start: Any, end: Any, step: Any, whole: bool) -> int:
     if whole:
@@ -140,6 +153,7 @@ def _arange(
     kind = dtype if out is None else out.dtype
     if kind.is_complex or kind == tangrad.bool:
         raise NotImplementedError(f"arange: not implemented for {kind}")
+    _check_places(kind, start, end, step)
     length = _range_length(start, end, step, whole)
     if not kind.is_floating_point:
         start, end, step = int(start), int(end), int(step)
@@ -241,6 +255,8 @@ def range_(
     kind = dtype if out is None else out.dtype
     if kind is not None and (kind.is_complex or kind == tangrad.bool):
         raise NotImplementedError(f"range: not implemented for {kind}")
+    if kind is not None:
+        _check_places(kind, start, end, step)
     vector = _vector(math.floor((end - start) / step) + 1, dtype, device, out)
     return _given(_sequence(vector, start, step), requires_grad, out)
 
@@ -385,6 +401,8 @@ def linspace(
         return spaced.requires_grad_() if requires_grad else spaced
     start, end = _bound("linspace", start), _bound("linspace", end)
     dtype = out.dtype if out is not None and dtype is None else _spacing_dtype(dtype, start, end)
+    for number in (start, end):
+        require_fit(number, dtype, "linspace")
     vector = _vector(steps, dtype, device, out)
     if not (dtype.is_floating_point or dtype.is_complex):
         start, end = math.trunc(start), math.trunc(end)  # before the steps are made, as PyTorch
@@ -424,6 +442,8 @@ def logspace(
         return powers.requires_grad_() if requires_grad else powers
     start, end = _bound("logspace", start), _bound("logspace", end)
     dtype = out.dtype if out is not None and dtype is None else _spacing_dtype(dtype, start, end)
+    for number in (start, end):
+        require_fit(number, dtype, "logspace")
     if not (dtype.is_floating_point or dtype.is_complex):
         start, end = int(start), int(end)  # as PyTorch: the ends are of the result's dtype
     length = None

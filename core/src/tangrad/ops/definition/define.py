@@ -127,6 +127,7 @@ def pointwise(schema: str, expression: str | Mapping[str, str], **said: Any) -> 
         accepted=_accepted(definition.dtypes),
         ordered=definition.ordered,
         exact_numbers=definition.exact_numbers,
+        beyond=definition.beyond,
     )
 
 

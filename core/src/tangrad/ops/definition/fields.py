@@ -161,12 +161,18 @@ class Elements:
         partials: authored partial derivatives; derived from the expression otherwise.
         exact_numbers: beside a tensor of half precision, a Python number given as an `Operand`
             keeps its value; else it is rounded as an element would be.
+        beyond: what becomes of a number, given as an `Operand`, that the dtype computed in has no
+            place for: "refused"; "wrapped" around, an integer beside integers; or, in the core's
+            own ops, "compared" or "divided" by as it is. A word for all operands, or one for each;
+            then "narrow" where a half dtype has to hold what is given as a `Scalar`, which else
+            has to fit that in which it is computed.
     """
 
     results: Sequence[str] = ("promoted",)
     fixed: Mapping[str, str] = {}
     partials: Mapping[str, Any] = {}
     exact_numbers: bool = False
+    beyond: str = "refused"
 
 
 class States:

@@ -166,10 +166,15 @@ def _index_add_reference(np: Any, self: Any, dim: int, index: Any, source: Any, 
     return _index_write("index_add", accumulate)(np, self, dim, index, scaled)
 
 
+def _check_index_add(self: Any, dim: int, index: Any, source: Any, alpha: Any) -> None:
+    check_index_write("index_add", self, dim, index, source)
+    require_fit(alpha, self.dtype, "index_add")
+
+
 index_add = op(
     "index_add(Tensor self, dim dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
     strict_out_dtype=True,
-    check=lambda self, dim, index, source: check_index_write("index_add", self, dim, index, source),
+    check=_check_index_add,
     shape=lambda self: self.shape,
     reference=_index_add_reference,
     vjp={

@@ -7,6 +7,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.definition.define import composite, op
 from tangrad.ops.views.movement import batched_front, numel_of
+from tangrad.tensor.ranges import require_fit
 
 
 def check_dtypes(name: str, a: Any, b: Any) -> None:
@@ -450,6 +451,7 @@ def _check_factor(name: str, dtype: Any, number: Any) -> None:
         )
     if isinstance(number, complex) and not dtype.is_complex:
         raise RuntimeError(f"argument {name} must be real for {dtype}, got {number}")
+    require_fit(number, dtype, "addr")
 
 
 @composite(
@@ -522,12 +524,13 @@ def inner(self: Any, other: Any) -> Any:
     return tangrad.tensordot(self, other, ([-1], [-1]))
 
 
-def _as_factor(number: Any, like: Any) -> Any:
+def _as_factor(name: str, number: Any, like: Any) -> Any:
     """Return a factor in the kind of a tensor's dtype: of integers, its integral part."""
+    half = like.dtype.is_floating_point and like.dtype.itemsize == 2
+    require_fit(number, tangrad.float32 if half else like.dtype, name)
     if like.dtype.is_complex:
         return number
-    if isinstance(number, complex):
-        raise RuntimeError(f"the factor {number} cannot be converted to {like.dtype}; take .real")
+    number = number.real if isinstance(number, complex) else number
     return number if like.dtype.is_floating_point else int(number)
 
 
@@ -537,7 +540,7 @@ def _scaled_sum(name: str, self: Any, product: Any, beta: Any, alpha: Any) -> An
             f"{name}: self and the matrices must have the same dtype, but got {self.dtype} and "
             f"{product.dtype}"
         )
-    beta, alpha = _as_factor(beta, product), _as_factor(alpha, product)
+    beta, alpha = _as_factor(name, beta, product), _as_factor(name, alpha, product)
     added = self.expand(product.shape)
     if beta == 0:
         return product if alpha == 1 else product * alpha

@@ -41,6 +41,7 @@ fake_quantize_elements = pointwise(
         "before": "0",
         "after": "0",
     },
+    beyond="wrapped",
     function=False,
     method=False,
     oracle=_in_torch,

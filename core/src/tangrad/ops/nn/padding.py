@@ -9,6 +9,7 @@ from tangrad.ops.nn.convolution import in_format_of
 from tangrad.ops.rearrange import check_pad, constant_pad_nd, pad_pairs
 from tangrad.ops.views.movement import Ints
 from tangrad.tensor.construct import index_vector
+from tangrad.tensor.ranges import require_fit
 
 
 def _reflected(size: int, before: int, after: int) -> list[int]:
@@ -97,7 +98,11 @@ def pad(input: Any, pad: Ints, mode: str, value: Any) -> Any:
         value: what "constant" fills in (0).
     """
     if mode == "constant":
-        return in_format_of(constant_pad_nd(input, pad, 0 if value is None else value), input)
+        value = 0 if value is None else value
+        if isinstance(value, int) and value < 0:
+            # As PyTorch, which takes a float here: no unsigned dtype has a place for it.
+            require_fit(float(value), input.dtype, "pad")
+        return in_format_of(constant_pad_nd(input, pad, value), input)
     _check_places(input, pad, mode, value)
     result = input
     for i, (before, after) in enumerate(pad_pairs(pad), 1):

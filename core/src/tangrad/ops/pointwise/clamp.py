@@ -272,7 +272,7 @@ def _replaced(part: str) -> str:
 
 
 nan_to_number = pointwise(
-    "nan_to_number(Tensor self, Scalar nan_value, Scalar posinf, Scalar neginf) -> Tensor",
+    "nan_to_number(Tensor self, float nan_value, float posinf, float neginf) -> Tensor",
     f"re = real(self); im = imag(self); select_complex("
     f"self, complex({_replaced('re')}, {_replaced('im')}), {_replaced('re')})",
     dtypes="floating complex",

@@ -61,6 +61,7 @@ special_zeta = pointwise(
     dtypes="floating",
     vjp={"self": _NOT_CLOSED, "other": "-g * self * zeta(self + 1, other)"},
     jvp={"other": "-other_t * self * zeta(self + 1, other)"},
+    beyond="wrapped",
     namespace="special",
     samples=lambda s: [
         *s.binary(1.5, 9),

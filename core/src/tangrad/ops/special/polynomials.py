@@ -40,6 +40,7 @@ def _polynomial(name: str, doc: str, expression: str = "") -> Any:
         "expression": expression or f"{name}(x, n)",
         "promote": "float",
         "dtypes": "floating",
+        "beyond": "wrapped",
         "vjp": _UNDECLARED,
         "namespace": "special",
         "samples": _samples,

@@ -84,6 +84,7 @@ special_xlog1py = pointwise(
         "self": "where((self == 0) & (other <= -1), 0, log1p(other))",
         "other": "self / (other + 1)",
     },
+    beyond="wrapped",
     namespace="special",
     samples=lambda s: [
         *s.binary(0.1, 9),
