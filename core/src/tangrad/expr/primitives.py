@@ -377,12 +377,17 @@ _row("xlogy", 2, "f", numpy="sp.xlogy(a, b)", python="xlogy(a, b)",
      c="b != b ? b : (a == 0 ? 0 : a * @log(b))",
      d=("where(logical_and(a == 0, b <= 0), 0, log(b))", "a / b"))
 # Never overflows: the exponential is of a number below 0.
-_analytic("sigmoid", "y * (1 - y)", numpy="sp.sigmoid(a)",
+_analytic("sigmoid", "sigmoid_slope(a)", numpy="sp.sigmoid(a)",
           complex_numpy="np.true_divide(T.type(1), T.type(1) + np.exp(-a))",
           c="{ $T e = @exp(-@fabs(a)); return (a >= 0 ? 1 : e) / (1 + e); }",
           complex_c="{ $T e = @cexp(tg_make_$s(-a.re, -a.im));"
                     " return tg_truediv_$s(tg_make_$s(1, 0),"
                     " tg_make_$s(1 + e.re, e.im)); }")
+# 1 / (2 cosh(a / 2))^2: from the result, y (1 - y), it has no digits where that is near 1.
+_analytic("sigmoid_slope", "-y * tanh(0.5 * a)", numpy="sp.sigmoid_slope(a)",
+          c="{ $T e = @exp(-@fabs(a)), d = 1 + e; return e / (d * d); }",
+          complex_c="{ $T e = @cexp(a.re < 0 ? a : tg_make_$s(-a.re, -a.im)),"
+                    " d = tg_make_$s(1 + e.re, e.im); return tg_truediv_$s(e, tg_mul_$s(d, d)); }")
 _real_function("log_sigmoid", "sigmoid(-a)", numpy="sp.log_sigmoid(a)",
                c="(a < 0 ? a : (a != a ? a : 0)) - @log1p(@exp(-@fabs(a)))")
 
@@ -393,16 +398,18 @@ _analytic("cos", "-sin(a)")
 _analytic("tan", "1 + y * y")
 _analytic("asin", "rsqrt(1 - a * a)", numpy="np.arcsin(a)")
 _analytic("acos", "-rsqrt(1 - a * a)", numpy="np.arccos(a)")
-_analytic("atan", "1 / (1 + a * a)", numpy="np.arctan(a)")
+# Beyond 1e9, whose square is within every range, 1 is nothing.
+_analytic("atan", "where(abs(a) > 1e9, 1 / a * (1 / a), 1 / (1 + a * a))", numpy="np.arctan(a)")
 _analytic("sinh", "cosh(a)")
 _analytic("cosh", "sinh(a)")
-_analytic("tanh", "1 - y * y")
-_analytic("asinh", "rsqrt(a * a + 1)", numpy="np.arcsinh(a)")
+_analytic("tanh", "4 * sigmoid_slope(2 * a)")
+_analytic("asinh", "select_complex(a, rsqrt(a * a + 1),"
+                   " where(abs(a) > 1e9, 1 / abs(a), rsqrt(a * a + 1)))", numpy="np.arcsinh(a)")
 # The product of two roots has acosh's branch cut; the root of the product has not.
 _analytic("acosh", "rsqrt(a - 1) * rsqrt(a + 1)", numpy="np.arccosh(a)")
 _analytic("atanh", "1 / (1 - a * a)", numpy="np.arctanh(a)")
 _row("atan2", 2, "f", numpy="np.arctan2(a, b)", python="atan2(a, b)", c="@atan2(a, b)",
-     d=("b / (a * a + b * b)", "-a / (a * a + b * b)"))
+     d=("b / hypot(a, b) / hypot(a, b)", "-a / hypot(a, b) / hypot(a, b)"))
 
 # --- special functions -------------------------------------------------------------------------
 

@@ -127,6 +127,7 @@ NAMESPACE: dict[str, Any] = {
     "round": _integer_or(round),
     "signbit": lambda a: math.copysign(1.0, a) < 0,
     "sigmoid": _sigmoid,
+    "sigmoid_slope": lambda a: _sigmoid(a) * _sigmoid(-a),
     "log_sigmoid": lambda a: min(a, 0.0) - math.log1p(math.exp(-abs(a))),
     "xlogy": lambda a, b: b if b != b else (0.0 if a == 0 else a * math.log(b)),
 }

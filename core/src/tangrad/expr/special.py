@@ -148,6 +148,14 @@ def sigmoid(a: Array) -> Array:
     return np.where(a >= 0, one, e) / (one + e)
 
 
+def sigmoid_slope(a: Array) -> Array:
+    """Return exp(-a) / (1 + exp(-a))^2, of numbers whose sign does not matter, without overflow."""
+    a = np.asarray(a)
+    e = np.exp(np.where(a.real < 0, a, -a))
+    d = a.dtype.type(1) + e
+    return np.true_divide(e, d * d)
+
+
 def log_sigmoid(a: Array) -> Array:
     """Return log(sigmoid(a)) without overflow or cancellation."""
     a = np.asarray(a)

@@ -66,6 +66,7 @@ threshold = pointwise(
     "where(self <= threshold, value, self)",
     dtypes="integral floating",
     partials={"self": "where(self <= threshold, 0, 1)"},
+    beyond="refused narrow",
     inplace=True,
     method=False,
     oracle="nn.functional.threshold",
@@ -78,6 +79,7 @@ hardtanh = pointwise(
     "minimum(maximum(self, min_val), max_val)",
     dtypes="floating",
     partials={"self": "where((self > min_val) & (self < max_val), 1, 0)"},
+    beyond="refused narrow",
     inplace=True,
     namespace="nn",
     oracle="nn.functional.hardtanh",
@@ -91,6 +93,7 @@ softshrink = pointwise(
     check=_check_softshrink,
     dtypes="floating",
     partials={"self": "where((self < -lambd) | (self > lambd), 1, 0)"},
+    beyond="refused narrow",
     namespace="nn",
     strict_out_dtype=True,
     oracle="nn.functional.softshrink",
@@ -104,6 +107,7 @@ hardshrink = pointwise(
     "where((self >= -lambd) & (self <= lambd), 0, self)",
     dtypes="floating",
     partials={"self": "where((self < -lambd) | (self > lambd), 1, 0)"},
+    beyond="refused narrow",
     strict_out_dtype=True,
     oracle="nn.functional.hardshrink",
     samples=lambda s: [*s.unary(), s(s.tensor(3, 4), 1.5)],
@@ -200,11 +204,12 @@ gelu = pointwise(
     dtypes="floating",
     partials={
         "self": {
-            "none": "0.5 * (1 + erf(self * 0.7071067811865476)) "
+            "none": "0.5 * erfc(self * -0.7071067811865476) "
             "+ self * 0.3989422804014327 * exp(-0.5 * self * self)",
-            "tanh": "t = tanh(0.7978845608028654 * (self + 0.044715 * self * self * self)); "
-            "0.5 * (1 + t) + 0.5 * self * (1 - t * t) "
-            "* 0.7978845608028654 * (1 + 0.134145 * self * self)",
+            # 1 + tanh(x / 2) = 2 sigmoid(x); beyond 100 it is 0 or 1, and no power overflows.
+            "tanh": "c = minimum(maximum(self, -100), 100); "
+            "x = 1.5957691216057308 * (c + 0.044715 * c * c * c); "
+            "sigmoid(x) * (1 + c * sigmoid(-x) * 1.5957691216057308 * (1 + 0.134145 * c * c))",
         }
     },
     namespace="nn",
@@ -223,7 +228,7 @@ silu = pointwise(
     "silu(Tensor self) -> Tensor",
     "self * sigmoid(self)",
     dtypes="floating complex",
-    partials={"self": "p = sigmoid(self); p * (1 + self * (1 - p))"},
+    partials={"self": "sigmoid(self) * (1 + self * sigmoid(-self))"},
     inplace=True,
     namespace="nn",
     oracle="nn.functional.silu",
@@ -233,11 +238,11 @@ silu = pointwise(
 
 mish = pointwise(
     "mish(Tensor self) -> Tensor",
-    "self * tanh(where(self > 20, self, log1p(exp(self))))",
+    "self * tanh(where(self > 40, self, log1p(exp(self))))",
     dtypes="floating",
     partials={
-        "self": "t = tanh(where(self > 20, self, log1p(exp(self)))); "
-        "t + self * sigmoid(self) * (1 - t * t)"
+        "self": "s = where(self > 40, self, log1p(exp(self))); "
+        "tanh(s) + 4 * self * sigmoid(self) * sigmoid_slope(2 * s)"
     },
     inplace=True,
     namespace="nn",
@@ -270,11 +275,23 @@ hardswish = pointwise(
     doc="Apply `self * relu6(self + 3) / 6` (Howard et al., 2019).",
 )
 
+
+def _softsign_moved(by: str) -> str:
+    """Write the derivative times a gradient or a tangent; of real numbers it is no difference."""
+    of_complex = f"{by} / d - self * (real({by} * conj(self)) / (abs(self) * d * d))"
+    return (
+        "d = 1 + abs(self); "
+        f"select_complex(self, where(self == 0, {by}, {of_complex}), {by} / d / d)"
+    )
+
+
 softsign = pointwise(
     "softsign(Tensor self) -> Tensor",
     "self / (1 + abs(self))",
     promote="float",
     dtypes="floating complex",
+    vjp={"self": _softsign_moved("g")},
+    jvp={"self": _softsign_moved("self_t")},
     namespace="nn",
     oracle="nn.functional.softsign",
     samples=lambda s: s.unary(specials=False),

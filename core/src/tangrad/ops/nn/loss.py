@@ -7,7 +7,6 @@ from typing import Any
 from tangrad import _C
 from tangrad.dispatch.tracing import require
 from tangrad.ops.definition.define import at_all_sizes, composite, pointwise
-from tangrad.ops.nn.activation import logsigmoid
 from tangrad.ops.nn.fusing import fuses
 from tangrad.ops.nn.loss_classes import (
     as_batch,
@@ -303,6 +302,35 @@ cross_entropy_of_event = pointwise(
 )
 
 
+_LOGARITHM = "s = log1p(exp(-abs(input)));"
+
+cross_entropy_of_score = pointwise(
+    "cross_entropy_of_score(Tensor input, Tensor target, Operand pos_weight) -> Tensor",
+    f"{_LOGARITHM} (1 - target) * (maximum(input, 0) + s)"
+    " + target * pos_weight * (maximum(-input, 0) + s)",
+    dtypes="floating",
+    # Apart for both events: what is small of one is not the rest of what is large of the other.
+    partials={
+        "input": "(1 - target) * sigmoid(input) - target * pos_weight * sigmoid(-input)",
+        "target": f"{_LOGARITHM} pos_weight * (maximum(-input, 0) + s) - (maximum(input, 0) + s)",
+        "pos_weight": f"{_LOGARITHM} target * (maximum(-input, 0) + s)",
+    },
+    beyond="wrapped",
+    function=False,
+    method=False,
+    oracle=lambda torch, x, y, w: torch.nn.functional.binary_cross_entropy_with_logits(
+        *torch.broadcast_tensors(x, y), reduction="none", pos_weight=torch.as_tensor(w)
+    ),
+    samples=lambda s: [
+        s(s.tensor(3, 4), s.tensor(3, 4, low=0, high=1), 1),
+        s(s.tensor(3, 4, strided=True), s.tensor(4, low=0, high=1), s.tensor(4, low=0.5, high=2)),
+        s(s.tensor(), s.tensor(low=0, high=1), 2.0),
+        s(s.tensor(0, 3), s.tensor(0, 3, low=0, high=1), 1),
+    ],
+    doc="Take the cross entropy of the sigmoid of scores of events; true ones count `pos_weight`.",
+)
+
+
 @composite(
     "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None,"
     " bool? size_average=None, bool? reduce=None, str reduction='mean',"
@@ -347,9 +375,7 @@ def binary_cross_entropy_with_logits(
             "binary_cross_entropy_with_logits: result type Float can't be cast to the desired "
             f"output type {target.dtype}; convert the target with .to(dtype)"
         )
-    missed = -logsigmoid(input)
-    scale = 1 if pos_weight is None else 1 + (pos_weight - 1) * target
-    loss = (1 - target) * input + scale * missed
+    loss = cross_entropy_of_score(input, target, 1 if pos_weight is None else pos_weight)
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 

@@ -52,7 +52,6 @@ expm1 = pointwise(
     "expm1(Tensor self) -> Tensor",
     "expm1(self)",
     promote="float",
-    partials={"self": "result + 1"},
     inplace=True,
     samples=lambda s: s.unary(),
     doc="Compute `exp(self) - 1` without loss of digits near zero.",
@@ -99,6 +98,7 @@ xlogy = pointwise(
     "xlogy(self, other)",
     promote="float",
     dtypes="floating",
+    beyond="wrapped",
     inplace=True,
     samples=lambda s: [*s.binary(0.1, 9), s(0, s.specials()), s(s.specials(), 0)],
     doc="Compute `self * log(other)`, which is zero where `self` is, unless `other` is NaN.",
@@ -193,8 +193,8 @@ atan2 = pointwise(
     promote="float",
     dtypes="floating",
     partials={
-        "self": "r = self * self + other * other; where(r == 0, 0, other / r)",
-        "other": "r = self * self + other * other; where(r == 0, 0, -self / r)",
+        "self": "r = hypot(self, other); where(r == 0, 0, other / r / r)",
+        "other": "r = hypot(self, other); where(r == 0, 0, -self / r / r)",
     },
     alias=("arctan2",),
     inplace=True,
@@ -227,7 +227,13 @@ sinc = pointwise(
     "sinc(Tensor self) -> Tensor",
     "x = self * pi; where(self == 0, 1, sin(x) / x)",
     promote="float",
-    partials={"self": "x = self * pi; where(self == 0, 0, (x * cos(x) - sin(x)) / (x * self))"},
+    # Near zero, where the difference has no digits, by its series.
+    partials={
+        "self": "x = self * pi; where(abs(x) < 0.5, -x * pi * polynomial(x * x, "
+        "0.3333333333333333, -0.03333333333333333, 0.0011904761904761906, -2.2045855379188714e-05, "
+        "2.505210838544172e-07, -1.92708526041859e-09, 1.0706029224547723e-11, "
+        "-4.498331606952825e-14, 1.4797143443923766e-16), (x * cos(x) - sin(x)) / (x * self))"
+    },
     inplace=True,
     samples=lambda s: s.unary(specials=False),
     doc="Compute the normalised `sin(pi * self) / (pi * self)`, which is 1 at zero.",
@@ -258,7 +264,6 @@ tanh = pointwise(
     "tanh(Tensor self) -> Tensor",
     "tanh(self)",
     promote="float",
-    partials={"self": "1 - result * result"},
     inplace=True,
     samples=lambda s: s.unary(),
     doc="Compute the hyperbolic tangent.",
@@ -280,7 +285,8 @@ acosh = pointwise(
     promote="float",
     # The root of the product is wrong beyond the branch cut, the product of roots beyond -1.
     partials={
-        "self": "select_complex(self, rsqrt(self - 1) * rsqrt(self + 1), rsqrt(self * self - 1))"
+        "self": "select_complex(self, rsqrt(self - 1) * rsqrt(self + 1), "
+        "where(abs(self) > 1e9, 1 / abs(self), rsqrt((self - 1) * (self + 1))))"
     },
     alias=("arccosh",),
     inplace=True,
@@ -305,7 +311,6 @@ sigmoid = pointwise(
     "sigmoid(Tensor self) -> Tensor",
     "sigmoid(self)",
     promote="float",
-    partials={"self": "result * (1 - result)"},
     inplace=True,
     samples=lambda s: s.unary(),
     doc="Compute the logistic function `1 / (1 + exp(-self))`.",

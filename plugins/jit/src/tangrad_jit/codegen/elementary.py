@@ -40,6 +40,18 @@ ERF = _numbers("""
     -0x1.366336p-17 0x1.ed30b8p-14 -0x1.4bae30p-11 0x1.b4e59cp-10 -0x1.4f7ba4p-13
     -0x1.39ced4p-6 0x1.a4fa72p-4 0x1.45f2fap-1 0x1.06eba8p-3
 """)  # fmt: skip
+ERF_SMALL = _numbers("""
+    -0x1.61c9ap-11 0x1.4f291ep-8 -0x1.b7a832p-6 0x1.ce2ac2p-4 -0x1.81273ap-2 0x1.06eba8p-3
+""")
+ERFC_NEAR = _numbers("""
+    -0x1.8f17acp-24 0x1.f47514p-22 -0x1.020f08p-20 -0x1.e120c2p-21 0x1.8f9f4cp-16
+    -0x1.6dedb2p-13 0x1.f97234p-11 -0x1.2f1998p-8 0x1.50822cp-6 -0x1.70e294p-4 0x1.d6a43ep-2
+    0x1.5f8106p-8
+""")  # fmt: skip
+ERFC_FAR = _numbers("""
+    0x1.4d29d8p-35 -0x1.874b9p-32 0x1.f9e4p-30 -0x1.164b0ap-26 0x1.5a96b2p-23 -0x1.7cfdf2p-20
+    0x1.a1c386p-17 -0x1.d80cp-14 0x1.16c20ap-10 -0x1.6aad64p-7 0x1.3406a4p-3 -0x1.6b2656p-5
+""")  # fmt: skip
 
 
 def horner(b: Builder, x: int, coefficients: list[float]) -> int:
@@ -86,6 +98,11 @@ def power(b: Builder, rounded: int) -> int:
 def exp(b: Builder, x: int) -> int:
     """Compute exp of each lane."""
     rounded, _, r = reduce(b, bounded(b, x, -104.0, 89.0), SCALE_BIAS)
+    return exp_scaled(b, r, rounded)
+
+
+def exp_scaled(b: Builder, r: int, rounded: int) -> int:
+    """Return exp(r) times 2^n in two steps, neither of which overflows."""
     one = b.f4(1.0)
     e = b.fma(r, b.fma(r, horner(b, r, EXP), one), one)
     half = b.shift("shr", rounded, 1)
@@ -167,6 +184,13 @@ def sigmoid(b: Builder, x: int) -> int:
     return b.div(tiny, b.select(small, total, b.add(total, p)))
 
 
+def sigmoid_slope(b: Builder, x: int) -> int:
+    """Return exp(-x) / (1 + exp(-x))^2."""
+    e = exp(b, b.neg(b.abs(x)))
+    d = b.add(b.f4(1.0), e)
+    return b.div(e, b.mul(d, d))
+
+
 def log_sigmoid(b: Builder, x: int) -> int:
     """Return -log(1 + exp(-x))."""
     e = exp(b, b.neg(b.abs(x)))
@@ -197,11 +221,32 @@ def erf(b: Builder, x: int) -> int:
     return b.copysign(b.fma(p, w, b.sub(p, b.f4(1.0))), x)
 
 
+def erfc(b: Builder, x: int) -> int:
+    """Return 1 - erf(x) to the last digits."""
+    zero, a = b.f4(0.0), b.abs(x)
+    small = b.fma(b.neg(x), horner(b, b.mul(x, x), ERF_SMALL), b.sub(b.f4(1.0), x))
+    c = b.min(b.f4(10.1), a)
+    high = b.make("as", "f4", (b.bitwise("and", c, b.bits("f4", 0xFFFFF000)),))
+    low = b.mul(b.sub(c, high), b.add(c, high))
+    near = b.compare(LESS, c, b.f4(3.0))
+    far = horner(b, b.sub(c, b.f4(6.5)), ERFC_FAR)
+    h = b.select(near, horner(b, b.sub(c, b.f4(1.75)), ERFC_NEAR), far)
+    leading, square = b.select(near, b.f4(1.25), b.f4(2.5)), b.mul(high, high)
+    total = b.add(square, b.add(leading, h))
+    rounded = b.fma(total, b.f4(-LOG2E), b.f4(ROUND + SCALE_BIAS))
+    n = b.sub(rounded, b.f4(ROUND + SCALE_BIAS))
+    r = b.sub(b.sub(b.fma(n, b.f4(-LN2_HIGH), b.neg(square)), leading), h)
+    r = b.sub(r, b.fma(n, b.f4(LN2_LOW), low))
+    y = exp_scaled(b, r, rounded)
+    y = b.select(b.compare(LESS, x, zero), b.sub(b.f4(2.0), y), y)
+    return b.select(b.compare(LESS, a, b.f4(0.75)), small, y)
+
+
 # Functions inside of expressions, of float32.
 FUNCTIONS: dict[str, Callable[[Builder, int], int]] = {
     "exp": exp, "expm1": expm1, "log": log, "log1p": log1p, "sigmoid": sigmoid,
-    "log_sigmoid": log_sigmoid,
-    "tanh": tanh, "erf": erf,
+    "sigmoid_slope": sigmoid_slope, "log_sigmoid": log_sigmoid,
+    "tanh": tanh, "erf": erf, "erfc": erfc,
 }  # fmt: skip
 
 

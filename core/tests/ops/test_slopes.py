@@ -1,0 +1,130 @@
+"""First and second derivatives of pointwise ops, from tail to tail, against mpmath.
+
+The oracle knows only what an op computes: its expression, in numbers of 4,200 bits, of which
+differences are taken. A derivative may be off by what rounding its operand does to it anyway.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import mpmath
+import pytest
+
+import tangrad
+from tangrad.expr.errors import DerivativeError
+from tangrad.ops.definition.schema import REQUIRED
+from tangrad.plugin import find_op
+
+BITS, EPS = 4200, 2.0**-52
+SIZES = [1e-100, 1e-20, 1e-12, 1e-6, 1e-3, 0.05, 0.3, 0.55, 0.75, 0.97, 0.9999, 1.3, 2.2, 4.1,
+         6.3, 8.1, 13.3, 19.5, 25.0, 37.5, 60.0, 200.0, 350.0, 700.0, 1e5, 1e20, 1e100,
+         1e160]  # fmt: skip
+FEW_SIZES = [1e-100, 1e-6, 0.4, 3.0, 40.0, 300.0, 1e5, 1e100]
+# Parameters that have no default.
+PARAMS = {"alpha": 2, "threshold": 0.5, "value": 1.5, "delta": 1.0, "beta": 1.0}
+JUDGED = """abs absolute_difference acos acosh angle asin asinh atan atan2 celu cos cosh
+    cross_entropy_of_score deg2rad elu erf expm1 gelu_none gelu_tanh hardshrink hardswish
+    huber_difference hypot logaddexp logaddexp2 logit_plain mish sigmoid silu sinc softplus softsign
+    special_entr special_log_ndtr tan tanh xlogy""".split()
+# Whose second derivative is a difference that loses digits.
+FIRST_ONLY = {
+    "hypot": "where one operand is small beside the other",
+    "special_log_ndtr": "far below zero, that of special_erfcx",
+}
+
+
+def given(definition):
+    """Return the numbers of an op's parameters."""
+    params = {p.name: p.default for p in definition.schema.params if p.name in definition.params}
+    found = {n: PARAMS.get(n, 0.7) if d is REQUIRED else d for n, d in params.items()}
+    return {n: value for n, value in found.items() if value is not None}
+
+
+def exact(function, point, which):
+    """Return a function's value and its first three derivatives by one of its operands."""
+    mp = mpmath.mp.clone()
+    mp.prec = BITS
+    step = abs(mp.mpf(point[which])) * mp.mpf(2) ** -700
+
+    def at(k):
+        operands = [mp.mpf(x) for x in point]
+        operands[which] += k * step
+        value = function(*operands)
+        if not mp.isfinite(value):
+            raise ValueError("out of the function's domain")
+        return value
+
+    before2, before, here, after, after2 = map(at, range(-2, 3))
+    first, second = (after - before) / (2 * step), (after - 2 * here + before) / step**2
+    if is_kink(mp, point[which], here, first, second):
+        raise ValueError("the function has a step or a kink here")
+    return here, first, second, (after2 - 2 * after + 2 * before - before2) / (2 * step**3)
+
+
+def is_kink(mp, x, value, first, second):
+    """Tell whether differences grow as the step shrinks, not as the function has it."""
+    size, large = abs(value) + mp.mpf(2) ** -1000, mp.mpf(2) ** 600
+    return abs(first * x) > large * size or abs(second * x * x) > large * (size + abs(first * x))
+
+
+def off(actual, derivative, following, x):
+    """Tell whether a derivative is wrong in relative terms, given the exact one and the next.
+
+    Args:
+        x: the size of operands.
+    """
+    size = abs(derivative)
+    if size < 1e-290 or size > 1e290:
+        return not (abs(actual) < 1e-289 if size < 1 else abs(actual) > 1e289)
+    if not math.isfinite(actual):
+        return True
+    return abs(actual - derivative) / size > EPS * (60 + 20 * abs(x * following / derivative))
+
+
+def slopes(op, points, which, params):
+    """Return the values and their first and second derivatives at all points, by tangrad."""
+    columns = [
+        tangrad.tensor(list(c), dtype=tangrad.float64, device="reference").requires_grad_(
+            k == which
+        )
+        for k, c in enumerate(zip(*points, strict=True))
+    ]
+    result = op(**dict(zip(op.definition.inputs, columns, strict=True)), **params)
+    (first,) = tangrad.autograd.grad(result.sum(), columns[which], create_graph=True)
+    second = tangrad.zeros_like(first)
+    if first.requires_grad:
+        (second,) = tangrad.autograd.grad(first.sum(), columns[which], allow_unused=True)
+        second = tangrad.zeros_like(first) if second is None else second
+    return zip(result.tolist(), first.tolist(), second.tolist(), strict=True)
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_slopes_keep_their_digits_in_the_tails(name):
+    op = find_op(name)
+    definition, params = op.definition, given(op.definition)
+    names = definition.inputs
+    program = definition.expression.typed(dict.fromkeys(names, "float64"), "float64").mpmath(BITS)
+    alone = len(names) == 1
+    signed = [s * x for x in (SIZES if alone else FEW_SIZES) for s in (1, -1)]
+    points = [p for p in itertools.product(signed, repeat=len(names)) if alone or p[0] != p[1]]
+    wrong = []
+    for which in range(len(names)):
+        try:
+            found = slopes(op, points, which, params)
+        except (DerivativeError, NotImplementedError, RuntimeError):
+            continue  # by this input it has none
+        for point, (value, first, second) in zip(points, found, strict=True):
+            if math.isnan(value):
+                continue  # out of the function's domain
+            try:
+                values = exact(lambda *x: program(*x, **params)[0], point, which)
+            except (ValueError, ZeroDivisionError, OverflowError, ArithmeticError, TypeError):
+                continue
+            for order, actual in ((1, first), (2, second)):
+                if order == 2 and name in FIRST_ONLY:
+                    continue
+                if off(actual, values[order], values[order + 1], max(map(abs, point))):
+                    wrong.append((order, point, actual, mpmath.nstr(values[order], 5)))
+    assert not wrong, f"{len(wrong)} of {len(points)}: {wrong[:8]}"
