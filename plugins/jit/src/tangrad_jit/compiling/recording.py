@@ -519,9 +519,9 @@ class _Session:
             if first is not tensor and id(first) in captures:
                 guards.append(SharedGuard(path, first, tensor))
         for path, tensor, grad in self.grads:
-            known = None if grad is None else self.origins.get(memory_of(grad))
-            if known is not None and known[0] == "capture" and id(known[2]) in captures:
-                guards.append(SharedGuard(f"{path}.grad", known[2], tensor, True))
+            shown = None if grad is None else self.origins.get(memory_of(grad))
+            if shown is not None and shown[0] == "capture" and id(shown[2]) in captures:
+                guards.append(SharedGuard(f"{path}.grad", shown[2], tensor, True))
         recording.guards = Guards(guards)
 
 
