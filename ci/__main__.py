@@ -33,8 +33,9 @@ def main(words: Sequence[str]) -> int:
         uninstall()
         return 0
     if arguments.install:
-        prepare(packages)
-        install(steps.closure(packages, names_of(packages, arguments.combination)))
+        wanted = steps.closure(packages, names_of(packages, arguments.combination))
+        prepare(packages, wanted)
+        install(wanted)
         return 0
     if arguments.combination:
         return run_combination(packages, arguments.combination, extra)
@@ -92,14 +93,19 @@ def names_of(packages: dict[str, Package], factors: Sequence[str]) -> list[str]:
     return [known[factor] for factor in factors]
 
 
-def prepare(packages: dict[str, Package]) -> float:
+def prepare(packages: dict[str, Package], wanted: Sequence[str] = ()) -> float:
     """Build the wheels while the requirements are fetched; return the seconds it took.
+
+    Args:
+        packages: all of this repository, by name.
+        wanted: those that are needed; all, for every machine, if there are none.
 
     Raises:
         SystemExit: one of the two failed.
     """
     started = time.monotonic()
-    work = {"requirements": install_requirements(packages.values()), "wheels": build_wheels()}
+    chosen = [packages[name] for name in wanted or packages]
+    work = {"requirements": install_requirements(chosen), "wheels": build_wheels(wanted)}
     failed = [name for name, process in work.items() if process.wait()]
     if failed:
         raise SystemExit(f"could not make ready: {', '.join(failed)}")
@@ -110,8 +116,9 @@ def run_combination(
     packages: dict[str, Package], factors: Sequence[str], extra: Sequence[str]
 ) -> int:
     """Run all tests of one combination."""
-    prepare(packages)
     step = steps.combine(packages, names_of(packages, factors), minutes=steps.UNLIMITED)
+    # All of them are proved at every instruction-set level.
+    prepare(packages, () if len(step.packages) == len(packages) else step.packages)
     outcome = running.run(step, extra=extra)
     return 0 if running.tell([outcome]) else 1
 

@@ -25,9 +25,10 @@ def install_requirements(packages: Iterable[Package]) -> subprocess.Popen[bytes]
     return subprocess.Popen([*PIP, "install", "--quiet", *listed, *others])
 
 
-def build_wheels() -> subprocess.Popen[bytes]:
-    """Start to build the wheels that users would get."""
-    return subprocess.Popen([sys.executable, str(ROOT / "build_wheelhouse.py"), "--portable"])
+def build_wheels(names: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    """Start to build the wheels that users would get; or some with what they need, for here."""
+    wanted = [*names] or ["--portable"]
+    return subprocess.Popen([sys.executable, str(ROOT / "build_wheelhouse.py"), *wanted])
 
 
 def install(names: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 A package describes itself in its own pyproject.toml; nothing is edited here for a new one::
 
     [tool.tangrad.ci]
-    minutes = 1.5                     # its tests, with the core alone
+    minutes = 1.5                     # its tests, without the CPU backend; 0: among others' alone
     minutes-with-cpu = 1.0            # the same tests once more, with tangrad-cpu; 0: not at all
     least-minutes = 1.5               # what suffices when all packages together want too much
     requirements = ["onnx>=1.17"]     # what only its tests need; may name packages of ours
@@ -35,13 +35,15 @@ LIMIT = 38.0
 #: Bytes that a whole run may leave on disk.
 DISK = 6e9
 #: The requirements of all tests and the wheels; every package installed together; one pair.
-SETUP, TOGETHER, PAIR = 6.0, 3.6, 0.75
+SETUP, TOGETHER, PAIR = 6.0, 3.4, 0.75
+#: The core without anything else of ours.
+ALONE = 0.6
 #: Seconds of a step in which wheels are installed and tests are collected; so of all tests.
 OVERHEAD, OVERHEAD_OF_ALL = 15.0, 90.0
 #: What people get who ask for one combination: all its tests.
 UNLIMITED = 24 * 60.0
 
-CORE, CPU = "tangrad", "tangrad-cpu"
+WHOLE, CORE, CPU = "tangrad", "tangrad-core", "tangrad-cpu"
 #: Tools of the tests, installed in every step.
 TOOLS = frozenset({"tangrad-testing"})
 
@@ -54,10 +56,11 @@ class Package:
         name: name of the distribution.
         folder: where it stands.
         siblings: packages of ours that it or its tests need.
+        runtime_siblings: packages of ours that are installed with it.
         requirements: what others publish that it or its tests need.
         tests: files and folders of tests.
         arguments: further arguments for pytest.
-        minutes: what its tests may take.
+        minutes: what its tests may take in a step of their own; 0 means that there is none.
         minutes_with_cpu: what they may take again with the CPU backend.
         least_minutes: what suffices where minutes are short.
     """
@@ -71,11 +74,12 @@ class Package:
     minutes: float
     minutes_with_cpu: float
     least_minutes: float
+    runtime_siblings: tuple[str, ...] = ()
 
     @property
     def factor(self) -> str:
         """Return the short name by which people and tox ask for the package; `-` parts factors."""
-        return "core" if self.name == CORE else self.name.removeprefix("tangrad-").replace("-", "_")
+        return self.name.removeprefix("tangrad-").replace("-", "_")
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,7 @@ def read_package(folder: Path) -> Package:
         minutes=minutes,
         minutes_with_cpu=float(row.pop("minutes-with-cpu", 0.6)),
         least_minutes=float(row.pop("least-minutes", minutes)),
+        runtime_siblings=tuple(filter(is_ours, map(_plain_name, project.get("dependencies", ())))),
     )
     if row:
         raise ValueError(f"{folder.name}: [tool.tangrad.ci] knows no {', '.join(sorted(row))}")
@@ -131,7 +136,7 @@ def _plain_name(requirement: str) -> str:
 
 def is_ours(name: str) -> bool:
     """Say whether a distribution's name is one of this repository's."""
-    return name == CORE or name.startswith(f"{CORE}-")
+    return name == WHOLE or name.startswith(f"{WHOLE}-")
 
 
 def read_packages() -> dict[str, Package]:
@@ -148,7 +153,8 @@ def plan(packages: dict[str, Package], commit: str) -> list[Step]:
         commit: what decides which pair is proved this time.
     """
     tested = [package for package in packages.values() if package.tests]
-    steps = [combine(packages, [package.name]) for package in tested]
+    steps = [by_itself(packages[CORE])] if CORE in packages else []
+    steps += [combine(packages, [package.name]) for package in tested if package.minutes]
     steps += [
         combine(packages, [package.name, CPU], package.minutes_with_cpu)
         for package in _leaves(tested)
@@ -156,10 +162,17 @@ def plan(packages: dict[str, Package], commit: str) -> list[Step]:
         if package.minutes_with_cpu
     ]
     steps += [_of_all(packages, tested)] if len(tested) > 1 else []
-    pairs = list(itertools.combinations([package.name for package in _leaves(tested)], 2))
+    apart = [package.name for package in _leaves(tested) if package.minutes]
+    pairs = list(itertools.combinations(apart, 2))
     if pairs:
         steps.append(combine(packages, pairs[hashed(commit) % len(pairs)], PAIR))
     return shortened(steps)
+
+
+def by_itself(core: Package) -> Step:
+    """Return the step in which nothing of ours is installed but the core."""
+    tests = (core.folder / "tests" / "alone",)
+    return Step("core by itself", (core.name,), tests, (), ALONE, ALONE)
 
 
 def shortened(steps: Sequence[Step]) -> list[Step]:
@@ -178,7 +191,7 @@ def shortened(steps: Sequence[Step]) -> list[Step]:
 
 def _leaves(packages: Iterable[Package]) -> list[Package]:
     """Return the packages that may stand beside any other: not the core, the tools, the CPU's."""
-    return [p for p in packages if p.name not in {CORE, CPU, *TOOLS}]
+    return [p for p in packages if p.name not in {WHOLE, CORE, CPU, *TOOLS}]
 
 
 def combine(
@@ -215,10 +228,12 @@ def _of_all(packages: dict[str, Package], tested: Sequence[Package]) -> Step:
 def closure(packages: dict[str, Package], names: Iterable[str]) -> tuple[str, ...]:
     """Return the packages with all of ours that they need, and those that every step has.
 
+    Tests are programs as people write them: they use what `tangrad` requires.
+
     Raises:
         ValueError: a package needs one that is not in this repository.
     """
-    wanted = {CORE, *TOOLS, *names} & (set(packages) | set(names))
+    wanted = {WHOLE, CORE, *TOOLS, *names} & (set(packages) | set(names))
     while more := {sibling for name in wanted for sibling in packages[name].siblings} - wanted:
         if unknown := more - set(packages):
             raise ValueError(f"{', '.join(sorted(wanted))} need {', '.join(sorted(unknown))}")
