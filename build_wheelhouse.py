@@ -35,7 +35,7 @@ import threading
 import time
 import tomllib
 import venv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,8 @@ PLACES = ("backend_*", "backend_*/*", "quantization", "plugins/*")
 # What a build leaves behind in a package's folder, and what has no influence on the wheel.
 NOT_SOURCES = {"build", "tests", "__pycache__"}
 GENERATED = {"_index.py"}
+# The package of the whole repository has no modules.
+OF_THE_WHOLE = ("pyproject.toml", "README.md", "LICENSE")
 SOURCE_SUFFIXES = frozenset(
     ".py .pyi .pyx .pxi .pxd .h .hpp .cpp .cl .cu .toml .json .in .typed .md".split()
 )
@@ -112,18 +114,40 @@ def build_all(jobs: int, wanted: Sequence[str] = ()) -> None:
             if CORE in missing:
                 build(CORE, digests[CORE], jobs, tools)
             if after:
-                _install_core(tools)
+                _install(CORE, tools)
         finally:
             core_is_there.set()
-        for folder in after:
-            build(folder, digests[folder], jobs, tools)
+        for folder in in_order_of_need(after, digests):
+            if folder in missing:
+                build(folder, digests[folder], jobs, tools)
+            if any(folder in _needed_to_build(later, digests) for later in after):
+                _install(folder, tools)
         other.result()
 
 
+def in_order_of_need(folders: Sequence[Path], known: Iterable[Path]) -> list[Path]:
+    """Return the folders with those that they need to build, each after what it needs."""
+    ordered: list[Path] = []
+    for folder in folders:
+        needed = in_order_of_need(_needed_to_build(folder, known), known)
+        ordered += [other for other in (*needed, folder) if other not in ordered]
+    return ordered
+
+
+def _needed_to_build(folder: Path, known: Iterable[Path]) -> list[Path]:
+    """Return the packages of this repository, the core aside, that must be there to build one."""
+    wanted = {_plain_name(line) for line in _read(folder)["build-system"]["requires"]}
+    return [other for other in known if other != CORE and _read(other)["project"]["name"] in wanted]
+
+
 def package_folders() -> list[Path]:
-    """Return the folders of all packages of this repository, the core's first."""
+    """Return the folders of all packages of this repository, the core's first.
+
+    The repository's own is the last: the package without modules that requires the others.
+    """
     found = {path.parent for place in PLACES for path in ROOT.glob(f"{place}/pyproject.toml")}
-    return [CORE, *sorted(found)]
+    whole = [ROOT] if (ROOT / "pyproject.toml").exists() else []
+    return [CORE, *sorted(found), *whole]
 
 
 def needed_for(wanted: Sequence[str]) -> list[Path]:
@@ -142,12 +166,12 @@ def needed_for(wanted: Sequence[str]) -> list[Path]:
         if requirement in seen:
             continue
         seen.add(requirement)
-        name, _, extras = requirement.partition("[")
-        name = re.split(r"[\s~<>=!;]", name.strip())[0]
+        name, extras = _plain_name(requirement), requirement.partition("[")[2]
         if name not in folders:
             raise SystemExit(f"there is no package {name} here, only {', '.join(sorted(folders))}")
-        project = _read(folders[name])["project"]
-        lists = [project.get("dependencies", ())]
+        document = _read(folders[name])
+        project = document["project"]
+        lists = [project.get("dependencies", ()), document["build-system"]["requires"]]
         for extra in filter(None, map(str.strip, extras.partition("]")[0].split(","))):
             if extra not in project.get("optional-dependencies", {}):
                 raise SystemExit(f"{name} has no extra {extra}")
@@ -162,8 +186,12 @@ def all_digests() -> dict[Path, str]:
     """Return the digest of each package's sources, by folder, the core's first."""
     core = digest_of(CORE)
     others = package_folders()[1:]
-    depends = {folder: core if _compiles_against_the_core(folder) else "" for folder in others}
-    return {CORE: core, **{folder: digest_of(folder, depends[folder]) for folder in others}}
+    digests = {CORE: core}
+    for folder in in_order_of_need(others, others):
+        needed = [core] if _compiles_against_the_core(folder) else []
+        needed += [digests[other] for other in _needed_to_build(folder, others)]
+        digests[folder] = digest_of(folder, "".join(needed))
+    return {folder: digests[folder] for folder in (CORE, *others)}
 
 
 def is_built(package: Path, digest: str) -> bool:
@@ -249,12 +277,18 @@ def _headers() -> Path:
     return CORE / "src" / "tangrad"
 
 
+def _plain_name(requirement: str) -> str:
+    """Return the name that a requirement starts with."""
+    return re.split(r"[\[\s~<>=!;]", requirement.strip(), maxsplit=1)[0]
+
+
 def _is_ours(requirement: str) -> bool:
     return re.match(r"tangrad(?![A-Za-z0-9])", requirement) is not None
 
 
-def _install_core(tools: Path) -> None:
-    wheel = DIST / _recorded(CORE)["wheel"]
+def _install(package: Path, tools: Path) -> None:
+    """Install a wheel of ours where others are built."""
+    wheel = DIST / _recorded(package)["wheel"]
     _pip(tools, "install", "--no-deps", "--no-index", "--force-reinstall", str(wheel))
 
 
@@ -341,6 +375,9 @@ def digest_of(package: Path, depends: str = "") -> str:
 
 
 def _sources(package: Path) -> Iterator[Path]:
+    if package == ROOT:
+        yield from (ROOT / name for name in OF_THE_WHOLE)
+        return
     # The emulator of a device has a folder of its own inside the device's.
     nested = {folder for folder in package_folders() if package in folder.parents}
     for path in sorted(package.rglob("*")):

@@ -7,6 +7,7 @@ Environment:
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -19,10 +20,6 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-
-import build_index  # noqa: E402  (PEP 517 builds do not put this folder on the path)
-
 PACKAGE = Path("src/tangrad")
 NATIVE_C = sorted(str(path) for path in (PACKAGE / "native").rglob("*.c"))
 COVERAGE = os.environ.get("TANGRAD_COVERAGE") == "1"
@@ -66,7 +63,12 @@ class BuildModules(build_py):
     """Write the index of op definitions, collect the Python modules, and pack their data."""
 
     def run(self) -> None:
-        build_index.write(HERE / PACKAGE / "ops")
+        # By its path: the package cannot be imported before it is built.
+        place = HERE / PACKAGE / "ops" / "definition" / "indexing.py"
+        spec = importlib.util.spec_from_file_location("indexing", place)
+        indexing = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(indexing)
+        indexing.build_index(HERE / PACKAGE / "ops")
         super().run()
         if not self.editable_mode:
             for data in Path(self.build_lib).rglob("*.json"):
@@ -91,7 +93,8 @@ class BuildExtensions(build_ext):
         if not self.inplace and (built / "tangrad" / "__init__.py").exists():
             environment = {**os.environ, "PYTHONPATH": str(built), "TANGRAD_DISABLE_PLUGINS": "1"}
             # -B: what stands there is packed, and compiled modules would double the wheel.
-            command = [sys.executable, "-B", str(HERE / "build_stubs.py"), str(built)]
+            command = [sys.executable, "-B", "-m", "tangrad.plugin.stubs", str(built)]
+            command += ["--core", str(HERE / "stubs" / "_C.pyi")]
             subprocess.run(command, env=environment, check=True)
 
 
@@ -99,7 +102,6 @@ setup(
     ext_modules=cythonize(
         [
             extension("tangrad._C", f"{PACKAGE}/_C.pyx", *NATIVE_C),
-            extension("tangrad.nn._module", f"{PACKAGE}/nn/_module.pyx"),
             extension(
                 "tangrad.serialization._checksum",
                 f"{PACKAGE}/serialization/_checksum.pyx",

@@ -22,9 +22,16 @@ INTERNAL = frozenset(
     "_C cli compat compilation control_flow devices dispatch expr native ops plugins settings"
     " stand_in tensor foreach functions".split()
 )
-# PyTorch's users know these by their names, and there are no others.
-KNOWN = ("tangrad.utils._pytree", "tangrad.utils._python_dispatch", "tangrad._assert")
+# PyTorch's users know these by their names, and named tuples have the last; there are no others.
+KNOWN = (
+    *("tangrad.utils._pytree", "tangrad.utils._python_dispatch", "tangrad._assert"),
+    *("tangrad._foreach_add_", "tangrad._foreach_mul_", "tangrad._foreach_zero_"),
+    *("tangrad._fused_", "tangrad._standard_gamma", "tangrad._sample_dirichlet"),
+    *("tangrad.nn.modules.batchnorm._BatchNorm", "tangrad.TypedStorage._untyped_storage"),
+    *("tangrad._unsafe_view", "tuple._make"),
+)
 IMPORT = re.compile(r"^\s*(?:from\s+(tangrad[\w.]*)\s+c?import\s+(.+)|c?import\s+(tangrad[\w.]*))")
+DECLARED = re.compile(r"^\s*cdef .*$", re.MULTILINE)
 PRIVATE = re.compile(r"\.(_[a-z]\w*)|\btangrad\.(_C)\b")
 
 
@@ -79,6 +86,25 @@ def own_names(tree: ast.AST) -> Iterator[str]:
             yield node.id
 
 
+SOURCES = (".py", ".pyx")
+
+
+@cache
+def own_modules(package: Path) -> frozenset[str]:
+    """Return the modules that a package installs below `tangrad` itself."""
+    source = package / "src"
+    files = [path for path in source.glob("tangrad/**/*") if path.suffix in SOURCES]
+    paths = [path.relative_to(source) for path in files]
+    found = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths}
+    return frozenset(found | {f"{name}._index" for name in found})
+
+
+def is_own(package: Path, module: str, name: str) -> bool:
+    """Tell whether a module is the package's own, or a name is of one."""
+    own = own_modules(package)
+    return module in own or f"{module}.{name}" in own
+
+
 @cache
 def private_names(folder: Path) -> frozenset[str]:
     """Return the private names that the Python files of a folder define."""
@@ -119,20 +145,22 @@ def refused(path: Path) -> list[str]:
     if path.suffix == ".py":
         tree = ast.parse(text)
         found = [
-            (line, f"{m} {n}".strip()) for line, m, n in imported(tree) if not is_allowed(m, n)
+            (line, f"{m} {n}".strip())
+            for line, m, n in imported(tree)
+            if not (is_allowed(m, n) or is_own(package_of(path), m, n))
         ]
         return [f"line {line}: {what}" for line, what in [*found, *private_uses(path, tree)]]
-    return [f"line {k}: {line.strip()}" for k, line in enumerate(text.split("\n"), 1) if bad(line)]
+    hidden = hidden_names() - set(re.findall(r"\b_\w+", " ".join(DECLARED.findall(text))))
+    lines = enumerate(text.split("\n"), 1)
+    return [f"line {k}: {line.strip()}" for k, line in lines if bad(line, hidden)]
 
 
-def bad(line: str) -> bool:
+def bad(line: str, hidden: frozenset[str]) -> bool:
     """Tell whether a line of Cython uses of the core what it must not."""
     code = line.split("#")[0]
     match = IMPORT.match(code)
     if match is None:
-        return any(
-            core or name in hidden_names() for name, core in PRIVATE.findall(code.split('"')[0])
-        )
+        return any(core or name in hidden for name, core in PRIVATE.findall(code.split('"')[0]))
     module, names = match.group(1) or match.group(3), match.group(2) or ""
     wanted = [name.split()[0] for name in names.split(",") if name.strip()] or [""]
     return not all(is_allowed(module, name) for name in wanted)

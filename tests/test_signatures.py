@@ -194,8 +194,7 @@ DIFFERENT: dict[str, str] = {
 
 
 def names(stubs: dict[str, list[Form]], kind: str) -> list[str]:
-    index = registry.index()
-    return sorted(n for n in stubs if n in index and shown(n, kind))
+    return sorted(n for n in stubs if registry.is_known(n) and shown(n, kind))
 
 
 def shown(name: str, kind: str) -> bool:

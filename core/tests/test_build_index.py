@@ -8,25 +8,26 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[1] / "build_index.py"
+SCRIPT = Path(__file__).parents[1] / "src" / "tangrad" / "ops" / "definition" / "indexing.py"
 
 
 @pytest.fixture(scope="module")
-def build_index():
-    spec = importlib.util.spec_from_file_location("build_index", SCRIPT)
+def indexing():
+    """The module by its path, as the core's own build has it."""
+    spec = importlib.util.spec_from_file_location("indexing", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 @pytest.fixture
-def index_of(build_index, tmp_path):
+def index_of(indexing, tmp_path):
     """Return a function that writes a family and returns its index."""
 
     def make(source: str, family: str = "family") -> dict[str, str]:
         (tmp_path / f"{family}.py").write_text(source, "utf-8")
         module: dict[str, dict] = {}
-        exec(build_index.write(tmp_path).read_text("utf-8"), module)
+        exec(indexing.build_index(tmp_path).read_text("utf-8"), module)
         return module["INDEX"]
 
     return make
@@ -61,11 +62,18 @@ def test_other_assignments_and_calls_are_no_definitions(index_of) -> None:
     assert not index_of('LIMIT = 3\nx = table("sub(Tensor self)")\ndef op(): ...')
 
 
-def test_a_family_in_a_folder_is_named_with_it(build_index, tmp_path) -> None:
-    for folder in ("linalg", build_index.LANGUAGE):
+def test_a_family_in_a_folder_is_named_with_it(indexing, tmp_path) -> None:
+    for folder in ("linalg", indexing.LANGUAGE):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "norms.py").write_text('x = op("norm(Tensor self) -> Tensor")')
-    assert [found.family for found in build_index.scan(tmp_path)] == ["linalg.norms"]
+    assert [found.family for found in indexing.scan(tmp_path)] == ["linalg.norms"]
+
+
+def test_the_modules_of_another_package_are_named_whole(indexing, tmp_path) -> None:
+    (tmp_path / "steps.py").write_text('x = op("step(Tensor self) -> Tensor")')
+    module: dict[str, dict] = {}
+    exec(indexing.build_index(tmp_path, "box.ops").read_text("utf-8"), module)
+    assert module["INDEX"] == {"step": "box.ops.steps"}
 
 
 def test_two_definitions_of_one_name_stop_the_build_naming_both_places(index_of) -> None:
@@ -79,10 +87,10 @@ def test_naming_that_is_not_literal_stops_the_build(index_of) -> None:
         index_of('x = op("a(Tensor self) -> Tensor", alias=NAMES)')
 
 
-def test_an_unchanged_index_keeps_its_date(build_index, tmp_path) -> None:
+def test_an_unchanged_index_keeps_its_date(indexing, tmp_path) -> None:
     (tmp_path / "family.py").write_text('x = op("a(Tensor self) -> Tensor")', "utf-8")
-    before = build_index.write(tmp_path).stat().st_mtime_ns
-    assert build_index.write(tmp_path).stat().st_mtime_ns == before
+    before = indexing.build_index(tmp_path).stat().st_mtime_ns
+    assert indexing.build_index(tmp_path).stat().st_mtime_ns == before
 
 
 def test_the_index_of_the_core_names_what_its_families_define() -> None:
@@ -95,7 +103,12 @@ def test_the_index_of_the_core_names_what_its_families_define() -> None:
         f"tangrad.ops.{family}" for family in registry.families()
     }
     # An op that takes its expression by a word defines one op for each word, for itself only.
-    own = {name for name in defined if defined[name].definition.module.startswith("tangrad.ops.")}
+    elsewhere = registry.index_of_packages()
+    own = {
+        name
+        for name in defined.keys() - elsewhere.keys()
+        if defined[name].definition.module.startswith("tangrad.ops.")
+    }
     assert not {name for name in own - set(index) if defined[name].definition.function}
 
 

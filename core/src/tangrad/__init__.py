@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from tangrad.tensor.construct import tensor as tensor
 
-__version__ = _TorchVersion("2.13.0+tangrad0.1.0")
+__version__ = _TorchVersion("2.13.0+tangrad0.2.0")
 
 _C.install_constructor(
     _protocol.construct,
@@ -128,29 +128,16 @@ _LAZY = {
         "tensor.layouts",
     ),
     **dict.fromkeys(("cond", "while_loop"), "control_flow"),
-    **dict.fromkeys(
-        "_grouped_mm _weight_norm adaptive_max_pool1d affine_grid_generator alpha_dropout "
-        "alpha_dropout_ batch_norm batch_norm_update_stats binary_cross_entropy_with_logits "
-        "convolution cosine_embedding_loss ctc_loss dropout dropout_ embedding embedding_bag "
-        "feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ "
-        "frobenius_norm group_norm gru gru_cell hinge_embedding_loss instance_norm kl_div "
-        "layer_norm lstm lstm_cell margin_ranking_loss max_pool1d max_pool1d_with_indices "
-        "max_pool2d max_pool3d native_dropout norm_except_dim nuclear_norm poisson_nll_loss "
-        "rms_norm rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell triplet_margin_loss".split(),
-        "nn.top_level",
-    ),
     **dict.fromkeys(("save", "load", "SerializationError"), "serialization"),
     **dict.fromkeys(("get_num_threads", "init_num_threads"), "devices.threads"),
     "set_num_threads": "devices.threads",
     "vmap": "func",
-    "Parameter": "nn.parameter",
-    "summary": "nn.summary",
 }
 _SUBMODULES = (
-    "accelerator amp autograd func hub linalg fft library masked special signal functional "
-    "torch_version types serialization nn optim distributions utils multiprocessing plugin "
+    "accelerator amp autograd func linalg fft library special signal "
+    "torch_version types serialization utils multiprocessing plugin "
     "plugins ops random storage expr devices dispatch overrides testing return_types backends cpu "
-    "version __config__ __future__ cli _C _utils"
+    "version __config__ __future__ cli _C"
 ).split()
 # Modules whose public place, which PyTorch gives them, is `tangrad.NAME`.
 _OWN_PLACES = {
@@ -185,6 +172,9 @@ def _find(name: str) -> Any:
         legacy = find(name)
         if legacy is not None:
             return legacy
+    # Before ops, for PyTorch shows some at its top level with other arguments.
+    if _namespaces.is_listed(name):
+        return _namespaces.resolve(name)
     from tangrad.ops.definition import registry
 
     try:

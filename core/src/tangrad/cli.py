@@ -15,7 +15,7 @@ from tangrad.plugins import discovery
 from tangrad.plugins.hooks import call_hook, call_hook_once
 
 PLUGIN_COLUMNS = ("group", "name", "value", "distribution", "version", "status")
-CORE_DISTRIBUTIONS = ("tangrad", "numpy", "pluggy", "stevedore")
+CORE_DISTRIBUTIONS = ("tangrad", "tangrad-core", "numpy", "pluggy", "stevedore")
 INTERRUPTED = 130  # what a shell says of a program that ended by SIGINT
 
 
@@ -29,15 +29,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         SystemExit: with status 2 and the usage if the command line is wrong.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
-    if given[:1] == ["run"] and len(given) > 1 and not given[1].startswith("-"):
-        # What follows the program is the program's, also what looks like an option.
-        from tangrad.compat.stand_in import run_program
-
-        return run_program(given[1], given[2:])
-    if given[:2] == ["run", "-m"] and len(given) > 2:
-        from tangrad.compat.stand_in import run_module
-
-        return run_module(given[2], given[3:])
     try:
         return _run_command(given)
     except KeyboardInterrupt:
@@ -56,6 +47,11 @@ def _run_command(given: list[str]) -> int:
     if not given:
         parser.print_help(sys.stderr)
         parser.exit(2)
+    # A command may take its words as they are, such as the arguments of another program.
+    chosen = commands.choices.get(given[0])
+    run_words = chosen.get_default("run_words") if chosen is not None else None
+    if run_words is not None:
+        return int(run_words(given[1:]) or 0)
     options = parser.parse_args(given)
     return int(options.run(options) or 0)
 
@@ -117,14 +113,6 @@ def _add_own(commands: Any) -> None:
     inspect.add_argument("file", metavar="FILE", help="written by save, PyTorch or safetensors")
     inspect.add_argument("--json", action="store_true", help="print JSON")
     inspect.set_defaults(run=_inspect)
-    run = commands.add_parser("run", help="run a program in which `import torch` is tangrad")
-    run.add_argument(
-        "program", metavar="PROGRAM", help="a file, or -m MODULE, as `python` takes them"
-    )
-    alias = commands.add_parser("alias", help="have `import torch` give tangrad everywhere here")
-    alias.add_argument("action", choices=("install", "remove"))
-    alias.set_defaults(run=_alias)
-    run.add_argument("arguments", metavar="ARGUMENT", nargs="*", help="the program's own")
 
 
 def _info(options: argparse.Namespace) -> None:
@@ -251,18 +239,3 @@ def _paragraph(failure: Mapping[str, str]) -> list[str]:
         f"  remedy  {failure['remedy']}",
         *(f"    {line}" for line in failure["traceback"].splitlines()),
     ]
-
-
-def _alias(options: argparse.Namespace) -> int:
-    from tangrad.compat import alias
-
-    try:
-        changed = alias.install() if options.action == "install" else alias.remove()
-    except alias.AliasError as error:
-        print(f"python -m tangrad alias: {error}", file=sys.stderr)
-        return 1
-    for place in changed:
-        print(place)
-    if not changed:
-        print("there is no alias in this environment")
-    return 0

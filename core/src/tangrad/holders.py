@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 from tangrad import _C
 
 _SHOWN = 5
+Source = Callable[[list[Any], dict[int, str]], Iterator[tuple[str, str, Any]]]
+# Each gets all objects that are alive and {id of a parameter: its name}, which the first ones fill
+# in, and yields (kind, name, tensor) of what holds memory. Packages whose objects hold tensors add
+# theirs when they are imported.
+sources_of_holdings: list[Source] = []
 # Each is asked for more sentences on a device that is out of memory; `tangrad.plugin` offers them.
 accounts_of_memory: list[Callable[[Any], list[str]]] = []
 
@@ -17,7 +23,7 @@ class Holding(NamedTuple):
     """Memory that one tensor holds.
 
     Attributes:
-        kind: "parameters", "buffers", "gradients" or "optimizer states".
+        kind: such as "parameters", "buffers", "gradients" or "optimizer states".
         name: the path of the module and the tensor's name there, such as "Net.fc.weight".
         nbytes: of its storage.
     """
@@ -32,8 +38,9 @@ def holdings(device: Any) -> list[Holding]:
     found: list[Holding] = []
     seen: set[tuple[int, int]] = set()
     names: dict[int, str] = {}
-    objects = _alive()
-    for kind, name, tensor in (*_of_modules(objects, names), *_of_optimizers(objects, names)):
+    objects = gc.get_objects()
+    found_by = (source(objects, names) for source in sources_of_holdings)
+    for kind, name, tensor in chain.from_iterable(found_by):
         if tensor.device != device or tensor.layout is not _C.strided:
             continue
         storage = tensor.untyped_storage()
@@ -86,42 +93,3 @@ def _enough(device: Any, nbytes: int, stats: dict[str, Any]) -> list[str]:
     if isinstance(most, int) and nbytes > most:
         return [f"There are {_C._readable_bytes(most)} in all: nothing to release is enough."]
     return [f"{_C._readable_bytes(nbytes - room)} less held would have been enough."]
-
-
-def _alive() -> list[Any]:
-    from tangrad.nn import Module
-    from tangrad.optim import Optimizer
-
-    return [x for x in gc.get_objects() if issubclass(type(x), (Module, Optimizer))]
-
-
-def _of_modules(objects: list[Any], names: dict[int, str]) -> Iterator[tuple[str, str, Any]]:
-    """Yield the tensors of modules that are part of no other; `names` learns the parameters'."""
-    from tangrad.nn import Module
-
-    modules = [x for x in objects if isinstance(x, Module)]
-    inner = {id(child) for module in modules for child in module.children()}
-    for module in modules:
-        if id(module) in inner:
-            continue
-        top = type(module).__name__
-        for name, parameter in module.named_parameters():
-            names[id(parameter)] = f"{top}.{name}"
-            yield "parameters", names[id(parameter)], parameter
-            if parameter.grad is not None:
-                yield "gradients", names[id(parameter)], parameter.grad
-        for name, buffer in module.named_buffers():
-            yield "buffers", f"{top}.{name}", buffer
-
-
-def _of_optimizers(objects: list[Any], names: dict[int, str]) -> Iterator[tuple[str, str, Any]]:
-    from tangrad.optim import Optimizer
-
-    for optimizer in objects:
-        if not isinstance(optimizer, Optimizer):
-            continue
-        for parameter, state in optimizer.state.items():
-            for key, value in state.items() if isinstance(state, dict) else ():
-                if isinstance(value, _C.Tensor):
-                    owner = names.get(id(parameter), "a parameter")
-                    yield "optimizer states", f"{owner}.{key}", value

@@ -8,7 +8,7 @@ from tangrad.ops.definition import registry
 
 
 def __getattr__(name: str) -> Any:
-    if not name.startswith("_") and name in registry.index():
+    if not name.startswith("_") and registry.is_known(name):
         op = registry.find(name)
         for member in op.overloads or (op,):
             if member.return_type is not None:

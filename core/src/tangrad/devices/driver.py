@@ -127,19 +127,19 @@ class DeviceDriver:
         Raises:
             MemoryError: there is not enough; the allocator then empties its cache and retries.
         """
-        raise self._lacks("allocate")
+        raise self.lacks("allocate")
 
     def release(self, handle: int, nbytes: int) -> None:
         """Give back a piece of memory; may be called while the interpreter shuts down."""
-        raise self._lacks("release")
+        raise self.lacks("release")
 
     def copy_from_host(self, handle: int, offset: int, source: memoryview) -> None:
         """Copy bytes from the host to `handle` + `offset`; done when it returns."""
-        raise self._lacks("copy_from_host")
+        raise self.lacks("copy_from_host")
 
     def copy_to_host(self, handle: int, offset: int, target: memoryview) -> None:
         """Copy bytes from `handle` + `offset` to the host; done when it returns."""
-        raise self._lacks("copy_to_host")
+        raise self.lacks("copy_to_host")
 
     def copy_within(
         self, handle: int, offset: int, source: int, source_offset: int, nbytes: int
@@ -201,7 +201,8 @@ class DeviceDriver:
         """
         return None
 
-    def _lacks(self, method: str) -> NotImplementedError:
+    def lacks(self, method: str) -> NotImplementedError:
+        """Return the error of a method that every driver of this kind has to define."""
         kind = type(self)
         return NotImplementedError(
             f"device '{self.name}': {kind.__module__}.{kind.__qualname__} does not implement "

@@ -32,6 +32,11 @@ def unwatch_phases(watcher: Any) -> None:
     watchers = tuple(left)
 
 
+def phase_is_watched() -> bool:
+    """Return whether anybody is told of stretches, so that others spare the work."""
+    return bool(watchers)
+
+
 class phase:
     """Context manager around a stretch of the program.
 

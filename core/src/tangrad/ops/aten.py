@@ -71,24 +71,6 @@ def _updating_batch_norm(
     return *found, input.new_empty((0,), dtype=tangrad.uint8)
 
 
-def _antialiased(
-    self: Any,
-    output_size: Any,
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-    *,
-    scale_factors: Any = None,
-) -> Any:
-    """Resample images by triangles as wide as what one pixel covers."""
-    from tangrad.ops.nn.interpolation import _resample
-
-    scales = [scales_h, scales_w] if scale_factors is None else list(scale_factors)
-    if output_size is None:
-        output_size = [int(n * scale) for n, scale in zip(self.shape[2:], scales, strict=True)]
-    return _resample(self, tuple(output_size), "bilinear", align_corners, scales, True)
-
-
 def _dtype_within(half_to_float: bool) -> Any:
     return tangrad.float32 if half_to_float else None
 
@@ -104,7 +86,6 @@ _FORMS: dict[str, Callable[..., Any]] = {
     "_log_softmax_backward_data": _log_softmax_gradient,
     "_safe_softmax": _without_nan,
     "_softmax_backward_data": _softmax_gradient,
-    "_upsample_bilinear2d_aa": _antialiased,
     "copy": lambda self, src, non_blocking=False: src.to(self).expand(self.shape).clone(),
     "lift_fresh": lambda self: self,
     "max_pool2d_with_indices_backward": _pooled_gradient,
@@ -154,7 +135,7 @@ def __getattr__(name: str) -> Packet:
 def _op(name: str) -> Any:
     if name in _FORMS:
         return _FORMS[name]
-    found = registry.find(name) if name in registry.index() else None
+    found = registry.find(name) if registry.is_known(name) else None
     if found is not None and found.definition.function and found.definition.namespace != "nn":
         return found
     # The top level has layers and losses with the arguments of PyTorch's inner ops.

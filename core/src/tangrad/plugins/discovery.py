@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 DEVICES = "tangrad.devices"
 NAMESPACES = "tangrad.namespaces"
 HOOKS = "tangrad.plugins"
+NAMES = "tangrad.names"
+OPS = "tangrad.ops"
 GROUPS = (
     DEVICES,
     NAMESPACES,
+    NAMES,
+    OPS,
     "tangrad.compilers",
     "tangrad.collectives",
     "tangrad.exporters",
@@ -35,6 +39,10 @@ GROUPS = (
 # The others may be needed for the first tensor, or to compile, which would take as long again,
 # most of it for modules that stevedore loads.
 _BY_STEVEDORE = frozenset({"tangrad.collectives", "tangrad.exporters"})
+
+# Parts of tangrad in packages of their own: they state no version of the interface, and are
+# switched off by name alone.
+_WITHOUT_VERSION = frozenset({NAMES, OPS})
 
 DISABLE_VARIABLE = "TANGRAD_DISABLE_PLUGINS"
 PROBE_VARIABLE = "TANGRAD_PROBE_TIMEOUT"
@@ -397,6 +405,11 @@ def on_rescan(listener: Callable[[], None]) -> None:
     _listeners.append(listener)
 
 
+def listeners() -> tuple[Callable[[], None], ...]:
+    """Return the functions that are called after every `rescan`."""
+    return tuple(_listeners)
+
+
 def current() -> _Scan:
     """Return the scan in force, making the first one if there is none."""
     global _scan
@@ -418,7 +431,9 @@ def _look() -> _Scan:
         seen.add(_normalized(name))
         scan.distributions[name] = version
         for entry_point in _entry_points(scan, name, version, text):
-            off = bool(disabled & {"*", _normalized(name), _normalized(entry_point.name)})
+            everything = set() if entry_point.group in _WITHOUT_VERSION else {"*"}
+            named = {_normalized(name), _normalized(entry_point.name)}
+            off = bool(disabled & (everything | named))
             plugin = Plugin(entry_point, name, version, off)
             scan.plugins.setdefault((plugin.group, plugin.name), []).append(plugin)
     for claims in scan.plugins.values():
@@ -500,6 +515,8 @@ def _import_by_stevedore(plugin: Plugin) -> Any:
 
 def _api_problem(plugin: Plugin, loaded: Any) -> tuple[str, str] | None:
     """Return cause and remedy if the stated API version does not fit."""
+    if plugin.group in _WITHOUT_VERSION:
+        return None
     stated = getattr(loaded, "API", None)
     if stated is None:
         stated = getattr(sys.modules.get(plugin.module), "API", None)

@@ -5,6 +5,10 @@ A feature package `tangrad_x` registers itself under a name in the entry-point g
 device driver. `tangrad.x` and `import tangrad.x` are then that very module, not a copy: the name
 in `sys.modules` is an alias, and so are those of its submodules.
 
+A package that is installed under its public path, such as `tangrad/distributions`, and one that
+brings single names list them in the group `tangrad.names`: what `tangrad.<name>` is, as `module`
+or `module:attribute`.
+
 Where nothing is installed, `neutral.json` holds the truthful answers to what programs ask
 everywhere (`tangrad.cuda.is_available()` is False), and which extra to install for the rest.
 
@@ -69,6 +73,8 @@ def resolve(name: str) -> Any:
     full = _PREFIX + name
     if full in _aliases:
         return _aliases[full]
+    if is_listed(name):
+        return _listed(name)
     if "placeholder" in _neutral().get(name, ()):
         parent, _, last = name.rpartition(".")
         return refused(parent, last)
@@ -83,6 +89,25 @@ def resolve(name: str) -> Any:
             raise MissingPluginAttribute(str(error)) from None
     parent, _, last = full.rpartition(".")
     raise AttributeError(f"module '{parent}' has no attribute '{last}'")
+
+
+def is_listed(name: str) -> bool:
+    """Return whether a package lists `tangrad.<name>` among the names that it brings."""
+    if name.startswith("__"):  # all kinds of introspection ask for these: no scan
+        return False
+    from tangrad.plugins import discovery
+
+    return (discovery.NAMES, name) in discovery.current().plugins
+
+
+def _listed(name: str) -> Any:
+    from tangrad.plugins import discovery
+
+    try:
+        return discovery.load_by_name(discovery.NAMES, name)
+    except discovery.PluginError as error:
+        message = f"'{_PREFIX}{name}' cannot be used: {error}"
+        raise BrokenPluginAttribute(message) from error
 
 
 def attribute_of(package: str) -> Callable[[str], Any]:
@@ -118,7 +143,8 @@ def names() -> list[str]:
     """Return the top-level names that installed plugins bring, for `dir(tangrad)`."""
     from tangrad.plugins import discovery
 
-    return sorted({name.partition(".")[0] for name in discovery.names(discovery.NAMESPACES)})
+    brought = [*discovery.names(discovery.NAMESPACES), *discovery.names(discovery.NAMES)]
+    return sorted({name.partition(".")[0] for name in brought})
 
 
 def install() -> None:
@@ -136,6 +162,9 @@ class _PluginFinder:
         name = fullname.removeprefix(_PREFIX)
         if name in own_places:
             return _spec(fullname, lambda: _own(name), _Loader)
+        found = _elsewhere(fullname)
+        if found is not None:
+            return found
         parent, _, last = name.rpartition(".")
         produce = _kind(name)
         if produce is _missing:
@@ -146,6 +175,19 @@ class _PluginFinder:
             message = _missing_message(parent, last)
             raise MissingPluginModule(message, name=_provider(parent))
         return None
+
+
+def _elsewhere(fullname: str) -> Any:
+    """Return the spec of a module below another folder `tangrad` of `sys.path`, or None.
+
+    So stand parts of tangrad that are installed from their sources, each in its own folder.
+    """
+    import os
+    from importlib.machinery import PathFinder
+
+    parents = fullname.split(".")[:-1]
+    folders = [os.path.join(entry, *parents) for entry in sys.path]
+    return PathFinder.find_spec(fullname, [folder for folder in folders if os.path.isdir(folder)])
 
 
 class _SubmoduleFinder:
@@ -381,6 +423,13 @@ def _missing(name: str) -> ModuleType:
 
 def _missing_message(name: str, attr: str = "") -> str:
     wanted = f"{_PREFIX}{name}.{attr}" if attr else _PREFIX + name
+    package = _neutral().get(name, {}).get("package")
+    # One that `tangrad` requires, which is not installed with the core alone.
+    if package and _version_of(f"{ROOT}-{package}") is None:
+        return (
+            f"'{wanted}' needs a package that is not installed; "
+            f"run: pip install {ROOT}-{package} (or {ROOT}, which brings it)"
+        )
     extra = _neutral().get(name, {}).get("extra")
     off = _switched_off(name) or (extra and _switched_off(extra))
     if off:

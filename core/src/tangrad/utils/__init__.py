@@ -1,4 +1,4 @@
-"""Things that stand beside tensors and networks: data loading and removable hooks."""
+"""Things that stand beside tensors and networks; `utils.data` is of a package of its own."""
 
 from __future__ import annotations
 
@@ -16,13 +16,10 @@ _SUBMODULES = (
     "checkpoint",
     "collect_env",
     "cpp_extension",
-    "data",
     "deterministic",
     "dlpack",
-    "flop_counter",
     "gradients",
     "hooks",
-    "model_zoo",
     "weak",
 )
 

@@ -14,6 +14,11 @@ def all_ops() -> dict[str, Any]:
     return dict(registry.load_all())
 
 
+def plain_ops() -> dict[str, Any]:
+    """Return the ops whose names are of no package, by name; imports all of them."""
+    return registry.load_plain()
+
+
 def find_op(name: str) -> Any:
     """Return the op of a name, with its `definition`, `kind` and `kernels()`.
 
@@ -24,5 +29,5 @@ def find_op(name: str) -> Any:
 
 
 def has_op(name: str) -> bool:
-    """Tell whether the core defines an op of that name, without loading its definition."""
-    return name in registry.index()
+    """Tell whether the core or a package has an op of that name, without loading its definition."""
+    return registry.is_known(name)

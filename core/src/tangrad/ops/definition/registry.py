@@ -10,6 +10,7 @@ from tangrad import _C
 OPS: dict[str, _C.Op] = {}
 NAMESPACES: dict[str, Any] = {}  # of ops called `package::op`, and those of `tangrad.library`
 _index: dict[str, str] | None = None
+_of_packages: dict[str, str] | None = None
 _loaded: set[str] = set()
 
 
@@ -100,12 +101,12 @@ def _name_for_plugin(name: str, definition: Any) -> str:
                 f"op '{name}': '{namespace}' is a name of tangrad's own; choose another"
             )
         return name
-    family = index().get(name)
+    family = index().get(name) or index_of_packages().get(name)
     if family is None:
         return name
     package = definition.module.partition(".")[0]
     cause = (
-        f"op '{name}' is built in, by tangrad.ops.{family}; {_origin(definition)} cannot have the "
+        f"op '{name}' is built in, by {_module_of(family)}; {_origin(definition)} cannot have the "
         "name"
     )
     remedy = f"Name it '{package}::{name}', to be called as tangrad.ops.{package}.{name}."
@@ -134,7 +135,7 @@ def find(name: str) -> _C.Op:
     """
     found = OPS.get(name)
     if found is None:
-        family = index().get(name)
+        family = index().get(name) or index_of_packages().get(name)
         if family is not None:
             load(family)
         found = OPS.get(name)
@@ -155,8 +156,8 @@ def find_namespace(name: str) -> Any:
 
 
 def is_known(name: str) -> bool:
-    """Return whether the core's index or a definition has an op of that name; loads nothing."""
-    return name in OPS or name in index()
+    """Return whether an index or a definition has an op of that name; loads no definition."""
+    return name in OPS or name in index() or name in index_of_packages()
 
 
 def _from_plugins(name: str) -> _C.Op | None:
@@ -167,7 +168,7 @@ def _from_plugins(name: str) -> _C.Op | None:
 
 
 def index() -> dict[str, str]:
-    """Return {op name: family}, written when the package was built.
+    """Return {op name: family} of the core's ops, written when it was built.
 
     Raises:
         ImportError: it was not.
@@ -178,15 +179,48 @@ def index() -> dict[str, str]:
             from tangrad.ops._index import INDEX
         except ImportError as error:
             raise ImportError(
-                "the index of the op definitions is missing: run core/build_index.py"
+                "the index of the op definitions is missing: core/setup.py writes it"
             ) from error
         _index = INDEX
     return _index
 
 
+def index_of_packages() -> dict[str, str]:
+    """Return {op name: module} of installed packages that list their ops in `tangrad.ops`.
+
+    The modules of tangrad's own packages stand below `tangrad` and may have plain names; of others,
+    only names such as `package::op` are taken, so that a later tangrad may use any plain one.
+    """
+    global _of_packages
+    if _of_packages is None:
+        from tangrad.plugins import discovery
+
+        if _forget_packages not in discovery.listeners():
+            discovery.on_rescan(_forget_packages)
+        found: dict[str, str] = {}
+        for plugin in discovery.plugins(discovery.OPS):
+            ours = plugin.module.startswith("tangrad.")
+            try:
+                names = {} if plugin.disabled else discovery.load(plugin)
+            except discovery.PluginError:
+                continue  # kept: `python -m tangrad info` tells of it
+            found |= {name: module for name, module in names.items() if ours or "::" in name}
+        _of_packages = found
+    return _of_packages
+
+
+def _forget_packages() -> None:
+    global _of_packages
+    _of_packages = None
+
+
 def families() -> list[str]:
-    """Return the names of the modules that define ops."""
-    return sorted(set(index().values()))
+    """Return the names of the modules that define ops: the core's from `tangrad.ops` on."""
+    return sorted({*index().values(), *index_of_packages().values()})
+
+
+def _module_of(family: str) -> str:
+    return family if family in index_of_packages().values() else f"tangrad.ops.{family}"
 
 
 def load(family: str) -> None:
@@ -195,7 +229,7 @@ def load(family: str) -> None:
     A thread that asks while another imports the family waits for it, by Python's import lock.
     """
     if family not in _loaded:
-        import_module(f"tangrad.ops.{family}")
+        import_module(_module_of(family))
         _loaded.add(family)
 
 

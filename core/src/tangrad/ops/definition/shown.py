@@ -28,7 +28,7 @@ def show(
 
     def getattr_(name: str) -> Any:
         wanted = others.get(name, prefix + name)
-        if name.startswith("__") or wanted not in registry.index():
+        if name.startswith("__") or not registry.is_known(wanted):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         found = registry.find(wanted)
         if wanted not in others.values() and not found.definition.function:

@@ -30,7 +30,7 @@ from tangrad.plugin.render.pointwise import PointwiseOp, TypedPointwise, pointwi
 
 TYPE_CHECKING = False  # who types programs writes no C: what writes it is loaded when asked for
 if TYPE_CHECKING:
-    from tangrad.expr.render import DIALECTS, Dialect, suffix
+    from tangrad.expr.render import DIALECTS, Dialect, render_conversion, suffix
     from tangrad.expr.render import c_prelude as prelude
     from tangrad.plugin.render.functions import own_functions
 
@@ -59,6 +59,7 @@ __all__ = [
     "parse",
     "pointwise_ops",
     "prelude",
+    "render_conversion",
     "suffix",
 ]
 
@@ -68,7 +69,7 @@ def __getattr__(name: str) -> object:
         from tangrad.plugin.render.functions import own_functions
 
         return own_functions
-    if name not in ("DIALECTS", "Dialect", "prelude", "suffix"):
+    if name not in ("DIALECTS", "Dialect", "prelude", "render_conversion", "suffix"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tangrad.expr import render
 

@@ -1,0 +1,7 @@
+"""Be a package among others: hooks, entry points, public names."""
+
+from __future__ import annotations
+
+from tangrad.plugin.names import OFFERED, offered
+
+__getattr__, __dir__ = offered(__name__, OFFERED["package"])

@@ -1,0 +1,7 @@
+"""Record programs: tracers, fake tensors, symbolic sizes."""
+
+from __future__ import annotations
+
+from tangrad.plugin.names import OFFERED, offered
+
+__getattr__, __dir__ = offered(__name__, OFFERED["trace"])

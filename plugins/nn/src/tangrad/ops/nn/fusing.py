@@ -1,0 +1,33 @@
+"""Say where ops that do in one pass what others do in several are worth calling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tangrad
+from tangrad.plugin import Parameter, get_driver, get_intercept
+
+_EXACT = {tangrad.Tensor, Parameter}
+
+
+def fuses(x: Any, *others: Any) -> bool:
+    """Whether a tensor's device has kernels of such ops, and nothing sees the calls.
+
+    What records calls, be it a tracer or a subclass among the operands, is shown the ops that every
+    device has.
+    """
+    if get_intercept() is not None or not _EXACT.issuperset(map(type, (x, *others))):
+        return False
+    return bool(get_driver(x.device.type).one_pass)
+
+
+def by_device(name: str, x: Any, *args: Any) -> Any:
+    """Return what the driver's `composites` make of a call, None where they leave it to the core.
+
+    They do not see what transforms and subclasses are to see.
+    """
+    active = get_intercept()
+    if type(x) not in _EXACT or (active is not None and active.levels):
+        return None
+    own = get_driver(x.device.type).composites.get(name)
+    return None if own is None else own(x, *args)

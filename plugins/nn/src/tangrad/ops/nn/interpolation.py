@@ -1,0 +1,467 @@
+"""Define resampling of signals, images and volumes to another size.
+
+Every mode works dimension by dimension: a result is a weighted sum of a few elements of its line,
+so it is made of listed indices and products, and its derivatives of every order follow.
+
+Sources: Keys, "Cubic convolution interpolation for digital image processing", 1981, for the cubic
+kernels; Duchon, "Lanczos filtering in one and two dimensions", 1979.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import tangrad
+from tangrad.ops.nn.convolution import in_format_of
+from tangrad.ops.nn.fusing import by_device, fuses
+from tangrad.ops.nn.pooling_adaptive import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+)
+from tangrad.plugin import Ints, composite, index_vector
+
+_AREA = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d, 3: adaptive_avg_pool3d}
+_NEAREST = ("nearest", "nearest-exact")
+# The number of spatial dimensions that a mode is for, and the kernel that it applies to each.
+_RANKS = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2, "lanczos": 2}
+_MODES = ("nearest", "linear", "bilinear", "bicubic", "trilinear", "lanczos", "area")
+
+Taps = tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]
+
+
+# Which elements a result is made of ---------------------------------------------------------------
+
+
+def _float32(value: float) -> float:
+    return float(struct.unpack("f", struct.pack("f", value))[0])
+
+
+def _ratio(size: int, out: int, align_corners: bool, scale: float | None) -> float:
+    """Return how far apart in the input neighbours of the result are."""
+    if align_corners:
+        return (size - 1) / (out - 1) if out > 1 else 0.0
+    return 1.0 / scale if scale is not None and scale > 0 else size / out
+
+
+@lru_cache(maxsize=256)
+def _nearest_places(
+    size: int, out: int, exact: bool, scale: float | None, by_sizes: bool
+) -> tuple[int, ...]:
+    """List the element for each result, rounded as PyTorch does: in float32.
+
+    With `by_sizes` an equal and a double size are recognized, whatever the scale.
+    """
+    if by_sizes and out in (size, 2 * size):
+        return tuple(i * size // out for i in range(out))
+    ratio, shift = _float32(_ratio(size, out, False, scale)), 0.5 if exact else 0.0
+    return tuple(
+        min(max(math.floor(_float32((i + shift) * ratio)), 0), size - 1) for i in range(out)
+    )
+
+
+@lru_cache(maxsize=256)
+def _linear_taps(size: int, out: int, align_corners: bool, scale: float | None) -> Taps:
+    ratio = _ratio(size, out, align_corners, scale)
+    if align_corners:
+        positions = [ratio * i for i in range(out)]
+    else:
+        positions = [max(ratio * (i + 0.5) - 0.5, 0.0) for i in range(out)]
+    lower = tuple(min(int(x), size - 1) for x in positions)
+    upper = tuple(min(i + 1, size - 1) for i in lower)
+    share = tuple(min(max(x - i, 0.0), 1.0) for x, i in zip(positions, lower, strict=True))
+    return (lower, tuple(1 - t for t in share)), (upper, share)
+
+
+def _cubic(x: float, a: float) -> float:
+    """Evaluate Keys' kernel with slope a at 1."""
+    x = abs(x)
+    if x < 1:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+    return (((x - 5) * x + 8) * x - 4) * a if x < 2 else 0.0
+
+
+@lru_cache(maxsize=256)
+def _cubic_taps(size: int, out: int, align_corners: bool, scale: float | None) -> Taps:
+    ratio = _ratio(size, out, align_corners, scale)
+    shift = 0.0 if align_corners else 0.5
+    positions = [ratio * (i + shift) - shift for i in range(out)]
+    taps = []
+    for k in range(-1, 3):
+        places = tuple(min(max(math.floor(x) + k, 0), size - 1) for x in positions)
+        taps.append((places, tuple(_cubic(x - math.floor(x) - k, -0.75) for x in positions)))
+    return tuple(taps)
+
+
+def _triangle(x: float) -> float:
+    return max(0.0, 1 - abs(x))
+
+
+def _lanczos(x: float) -> float:
+    if abs(x) >= 3:
+        return 0.0
+    turn = math.pi * x
+    return 1.0 if x == 0 else 3 * math.sin(turn) * math.sin(turn / 3) / (turn * turn)
+
+
+# mode -> (half the width of the kernel, the kernel)
+_FILTERS: dict[str, tuple[float, Callable[[float], float]]] = {
+    "bilinear": (1.0, _triangle),
+    "bicubic": (2.0, lambda x: _cubic(x, -0.5)),
+    "lanczos": (3.0, _lanczos),
+}
+
+
+@lru_cache(maxsize=256)
+def _antialiased_taps(
+    size: int, out: int, align_corners: bool, scale: float | None, mode: str
+) -> Taps:
+    """Stretch the kernel over all that one result covers, where the result is smaller."""
+    ratio = _ratio(size, out, align_corners, scale)
+    reach, kernel = _FILTERS[mode]
+    stretch = max(ratio, 1.0)
+    rows = []
+    for i in range(out):
+        center = ratio * (i + 0.5)
+        start = max(int(center - reach * stretch + 0.5), 0)
+        stop = min(int(center + reach * stretch + 0.5), size)
+        weights = [kernel((j - center + 0.5) / stretch) for j in range(start, stop)]
+        total = sum(weights)
+        rows.append((start, [w / total if total else w for w in weights]))
+    width = max(len(weights) for _, weights in rows)
+    return tuple(
+        (
+            tuple(start + min(k, len(weights) - 1) for start, weights in rows),
+            tuple(weights[k] if k < len(weights) else 0.0 for _, weights in rows),
+        )
+        for k in range(width)
+    )
+
+
+# Sums of taps -------------------------------------------------------------------------------------
+
+
+def _weighted(input: Any, dim: int, taps: Taps) -> Any:
+    """Sum the listed elements of a dimension times their weights."""
+    tail = (1,) * (input.ndim - dim - 1)
+    like = {"dtype": input.dtype, "device": input.device}
+    if len(taps) > 4:
+        listed = [place for row in zip(*(p for p, _ in taps), strict=True) for place in row]
+        factors = [w for row in zip(*(w for _, w in taps), strict=True) for w in row]
+        shape = (len(listed) // len(taps), len(taps))
+        index = index_vector(listed, input.device)
+        taken = input.index_select(dim, index).unflatten(dim, shape)
+        return (taken * tangrad.tensor(factors, **like).reshape((*shape, *tail))).sum(dim + 1)
+    result = None
+    for places, weights in taps:
+        index = index_vector(places, input.device)
+        taken = input.index_select(dim, index)
+        weight = tangrad.tensor(weights, **like).reshape((-1, *tail))
+        # In place: these are large and fresh, and memory is what resampling waits for.
+        result = taken.mul_(weight) if result is None else result.addcmul_(taken, weight)
+    return result
+
+
+def _taps(
+    mode: str, size: int, out: int, align_corners: bool, scale: float | None, antialias: bool
+) -> Taps:
+    if antialias:
+        return _antialiased_taps(size, out, align_corners, scale, mode)
+    if mode == "bicubic":
+        return _cubic_taps(size, out, align_corners, scale)
+    return _linear_taps(size, out, align_corners, scale)
+
+
+def _quantized(taps: Taps) -> Taps:
+    """Round weights to the 16-bit fixed-point numbers that PyTorch resamples pixels with.
+
+    Sums of bytes times such weights are exact in float32, so pixels come out the same. An element
+    that several taps look at, at the border, has one weight.
+    """
+    merged = [list(weights) for _, weights in taps]
+    for k, (places, _) in enumerate(taps):
+        for i, place in enumerate(places):
+            first = next(j for j, (others, _) in enumerate(taps) if others[i] == place)
+            if first != k:
+                merged[first][i] += merged[k][i]
+                merged[k][i] = 0.0
+    taps = tuple((places, tuple(row)) for (places, _), row in zip(taps, merged, strict=True))
+    greatest = max(w for _, weights in taps for w in weights)
+    precision = 0
+    while precision < 22 and int(0.5 + greatest * 2 ** (precision + 1)) < 1 << 15:
+        precision += 1
+    unit = 2.0**precision
+    return tuple(
+        (places, tuple(int(w * unit + math.copysign(0.5, w)) / unit for w in weights))
+        for places, weights in taps
+    )
+
+
+def _reserve(input: Any, sizes: Ints) -> None:
+    """Ask for the result's memory before the places of its elements are listed: it may lack."""
+    input.new_empty((*input.shape[:2], *sizes))
+
+
+def _resample(
+    input: Any,
+    sizes: Ints,
+    mode: str,
+    align_corners: bool,
+    scales: list[float | None],
+    antialias: bool,
+) -> Any:
+    if not (input.is_floating_point() or (input.dtype == tangrad.uint8 and input.ndim == 4)):
+        raise NotImplementedError(
+            f"interpolate in mode '{mode}' is not implemented for {input.dtype} of "
+            f"{input.ndim} dimensions; convert to a floating-point dtype"
+        )
+    spatial = zip(input.shape[2:], sizes, scales, strict=True)
+    ratios = tuple(_ratio(n, out, align_corners, scale) for n, out, scale in spatial)
+    found = by_device("interpolate", input, sizes, mode, align_corners, ratios, antialias)
+    if found is not None:
+        return found
+    _reserve(input, sizes)
+    pixels = not input.is_floating_point()
+    x = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
+    dims = list(range(2, input.ndim))
+    # Lines first in the usual case: a row is copied at once. Pixels are rounded in between, and
+    # PyTorch takes columns first.
+    for dim in reversed(dims) if pixels else dims:
+        size, out, scale = input.shape[dim], sizes[dim - 2], scales[dim - 2]
+        # As in PyTorch, a scale near 1 that leaves the size alone moves nothing but cubic curves.
+        cubic = mode == "bicubic" and not (pixels or antialias or align_corners)
+        if size == out and (not cubic or scale is None):
+            continue
+        taps = _taps(mode, size, out, align_corners, scale, antialias)
+        x = _weighted(x, dim, _quantized(taps) if pixels else taps)
+        if pixels:
+            x = (x + 0.5).floor().clamp(0, 255)
+    return input.clone() if x is input else x.to(input.dtype)
+
+
+def _resample_nearest(input: Any, sizes: Ints, exact: bool, scales: list[float | None]) -> Any:
+    _reserve(input, sizes)
+    x = input
+    # PyTorch goes by the sizes of images, and by the scale of signals and volumes.
+    by_sizes = input.ndim == 4 and not exact
+    listed = [
+        _nearest_places(n, out, exact, scale, by_sizes)
+        for n, out, scale in zip(input.shape[2:], sizes, scales, strict=True)
+    ]
+    if fuses(input) and all(map(_repeats, listed, input.shape[2:])):
+        return _repeated(input, sizes)
+    for dim, places in enumerate(listed, 2):
+        if places != tuple(range(input.shape[dim])):
+            x = x.index_select(dim, index_vector(places, input.device))
+    return input.clone() if x is input else x
+
+
+@lru_cache(maxsize=256)
+def _repeats(places: tuple[int, ...], size: int) -> bool:
+    """Whether places list each of `size` elements equally often, one after the other."""
+    most = len(places)
+    return (
+        0 < size <= most
+        and most % size == 0
+        and places == tuple(i * size // most for i in range(most))
+    )
+
+
+def _repeated(input: Any, sizes: Ints) -> Any:
+    """Repeat elements along the spatial dimensions in one copy, without a list of places."""
+    wide, shape = input, list(input.shape[:2])
+    for k, (n, out) in enumerate(zip(input.shape[2:], sizes, strict=True)):
+        wide, shape = wide.unsqueeze(3 + 2 * k), [*shape, n, out // n]
+    result = wide.expand(shape).reshape((*input.shape[:2], *sizes))
+    return result.clone() if tuple(sizes) == tuple(input.shape[2:]) else result
+
+
+# The arguments ------------------------------------------------------------------------------------
+
+
+def _listed(value: Any, rank: int, what: str, shape: list[int]) -> list[Any]:
+    if not isinstance(value, (tuple, list)):
+        return [value] * rank
+    if len(value) != rank:
+        raise ValueError(
+            f"Input and {what} must have the same number of spatial dimensions, but got input of "
+            f"shape {shape} with {rank} of them and {what} {value}. Give an input (N, C, d1, ..., "
+            f"dK) and {what} as one number or K numbers."
+        )
+    return list(value)
+
+
+def _wanted(
+    input: Any, size: Any, scale_factor: Any, recompute: bool | None, mode: str
+) -> tuple[Ints, list[float | None]]:
+    """Return the sizes of the result, and the scale of each dimension where it is to be used."""
+    rank, shape = input.ndim - 2, list(input.shape)
+    if size is not None and scale_factor is not None:
+        raise ValueError("interpolate: only one of size or scale_factor should be defined")
+    if size is None and scale_factor is None:
+        raise ValueError("interpolate: either size or scale_factor should be defined")
+    if size is not None:
+        if recompute:
+            raise ValueError(
+                "recompute_scale_factor is not meaningful with an explicit size (interpolate)."
+            )
+        listed = _listed(size, rank, "output size", shape)
+        if any(isinstance(n, bool) or not hasattr(n, "__index__") for n in listed):
+            raise TypeError(f"interpolate: expected size to be integers, got {size!r}")
+        return tuple(int(n) for n in listed), [None] * rank
+    factors = _listed(scale_factor, rank, "scale_factor", shape)
+    if any(isinstance(f, str) or not hasattr(f, "__float__") for f in factors):
+        raise TypeError(f"interpolate: expected scale_factor to be numbers, got {scale_factor!r}")
+    factors = [float(f) for f in factors]
+    products = [n * f for n, f in zip(shape[2:], factors, strict=True)]
+    if not all(abs(size) < 2**63 for size in products):
+        raise RuntimeError(
+            f"interpolate: scale_factor {scale_factor} of input {shape} gives sizes {products}, "
+            "which are no 64-bit integers"
+        )
+    sizes = tuple(map(int, products))
+    used = not recompute and mode != "area"
+    return sizes, list(factors) if used else [None] * rank
+
+
+@composite(
+    "interpolate(Tensor input, any size=None, any scale_factor=None, str mode='nearest',"
+    " bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False)"
+    " -> Tensor",
+    dtypes="floating",
+    namespace="nn",
+    samples=lambda s: [
+        s(s.tensor(1, 2, 3), 5),
+        s(s.tensor(1, 2, 3), None, 2, "linear"),
+        s(s.tensor(1, 2, 3, 4), (5, 3)),
+        s(s.tensor(1, 1, 3, 4, strided=True), None, 1.7, "nearest-exact"),
+        s(s.tensor(1, 2, 3, 4), (5, 3), None, "bilinear", False),
+        s(s.tensor(1, 2, 3, 4), None, (1.5, 2.3), "bilinear", True),
+        s(s.tensor(1, 2, 3, 4, strided=True), None, 1.6, "bilinear", None, True),
+        s(s.tensor(1, 1, 3, 4), (5, 7), None, "bicubic"),
+        s(s.tensor(1, 1, 5, 6), (3, 2), None, "bicubic", True),
+        s(s.tensor(1, 1, 5, 7), (3, 2), None, "bilinear", False, None, True),
+        s(s.tensor(1, 1, 5, 7), (3, 9), None, "bicubic", False, None, True),
+        s(s.tensor(1, 1, 2, 3, 2), 3, None, "trilinear"),
+        s(s.tensor(1, 1, 2, 3, 2), None, 2, "nearest"),
+        s(s.tensor(1, 2, 5, 4), (2, 3), None, "area"),
+        s(s.tensor(0, 2, 3), 5, None, "linear"),
+    ],
+    oracle="nn.functional.interpolate",
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 4)), ValueError, "either size or scale_factor"),
+        (s(s.tensor(1, 1, 4), None, 1e20), RuntimeError, "no 64-bit integers"),
+        (s(s.tensor(1, 1, 4), 3, 2), ValueError, "only one of size or scale_factor"),
+        (s(s.tensor(1, 1, 4), (3, 3)), ValueError, "number of spatial dimensions"),
+        (s(s.tensor(1, 1, 4), 3.5), TypeError, "size"),
+        (s(s.tensor(1, 1, 4), 0), RuntimeError, "greater than 0"),
+        (s(s.tensor(1, 1, 4), 2, None, "bilinear"), NotImplementedError, "bilinear"),
+        (s(s.tensor(1, 1, 4), 2, None, "sharp"), NotImplementedError, "sharp"),
+        (s(s.tensor(1, 1, 4), 2, None, "nearest", True), ValueError, "align_corners"),
+        (
+            s(s.tensor(1, 1, 4), 2, None, "linear", None, True),
+            ValueError,
+            "recompute_scale_factor is not meaningful",
+        ),
+        (
+            s(s.tensor(1, 1, 4), 2, None, "linear", None, None, True),
+            ValueError,
+            "restricted to bilinear",
+        ),
+        (s(s.tensor(1, 0, 4), 2), RuntimeError, "Non-empty"),
+    ],
+)
+def interpolate(
+    input: Any,
+    size: Any,
+    scale_factor: Any,
+    mode: str,
+    align_corners: bool | None,
+    recompute_scale_factor: bool | None,
+    antialias: bool,
+) -> Any:
+    """Resample signals (N, C, L), images (N, C, H, W) or volumes (N, C, D, H, W).
+
+    Args:
+        size: sizes of the result; or
+        scale_factor: how much larger it is.
+        mode: "nearest" (PyTorch's, half an element off), "nearest-exact", "area" (means of what a
+            result covers), "linear", "bilinear", "trilinear", "bicubic" or "lanczos".
+        align_corners: whether the centers of the corners coincide, instead of the corners.
+        recompute_scale_factor: go by the ratio of the sizes, which are integers, instead of by
+            `scale_factor`.
+        antialias: widen the kernel of "bilinear", "bicubic" and "lanczos" where the result is
+            smaller.
+    """
+    if mode in (*_NEAREST, "area") and align_corners is not None:
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | "
+            f"bilinear | bicubic | trilinear, got mode '{mode}'"
+        )
+    rank = input.ndim - 2
+    if rank < 1:
+        raise NotImplementedError(
+            f"interpolate: only 3D, 4D and 5D inputs are supported, got {input.ndim}D"
+        )
+    sizes, scales = _wanted(input, size, scale_factor, recompute_scale_factor, mode)
+    if antialias and not (mode in _FILTERS and rank == 2):
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires "
+            f"a 4-D tensor as input, got mode '{mode}' and {input.ndim} dimensions"
+        )
+    if rank > 3 or mode not in (*_MODES, "nearest-exact") or _RANKS.get(mode, rank) != rank:
+        raise NotImplementedError(
+            f"interpolate: got {input.ndim}D input for mode '{mode}'; 3D, 4D and 5D inputs are "
+            "supported for nearest, nearest-exact and area, 3D for linear, 4D for bilinear, "
+            "bicubic and lanczos, 5D for trilinear"
+        )
+    if mode == "lanczos" and (align_corners or not antialias):
+        raise ValueError("Lanczos mode requires antialias=True and align_corners=False")
+    if mode == "area":
+        return _AREA[rank](input, sizes)
+    if min(*input.shape[2:], *sizes) < 1:
+        raise RuntimeError(
+            "Input and output sizes should be greater than 0, but got input "
+            f"{list(input.shape)[2:]} and output {list(sizes)} (interpolate)"
+        )
+    if input.shape[1] == 0:
+        raise RuntimeError(
+            f"interpolate: Non-empty {input.ndim}D data tensor expected but got a tensor with "
+            f"sizes {list(input.shape)}"
+        )
+    if mode in _NEAREST:
+        result = _resample_nearest(input, sizes, mode == "nearest-exact", scales)
+    else:
+        result = _resample(input, sizes, mode, bool(align_corners), scales, antialias)
+    return in_format_of(result, input)
+
+
+@composite(
+    "_upsample_bilinear2d_aa(Tensor self, int[]? output_size, bool align_corners,"
+    " float? scales_h=None, float? scales_w=None, *, any scale_factors=None) -> Tensor",
+    dtypes="floating",
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(1, 2, 5, 6), (3, 2), False),
+        s(s.tensor(1, 1, 4, 5), (6, 7), True),
+        s(s.tensor(2, 1, 3, 4, strided=True), (2, 3), False, 0.5, 0.7),
+    ],
+    oracle=lambda torch, *given: torch.ops.aten._upsample_bilinear2d_aa(*given),
+)
+def _upsample_bilinear2d_aa(
+    self: Any,
+    output_size: Any,
+    align_corners: bool,
+    scales_h: float | None,
+    scales_w: float | None,
+    scale_factors: Any,
+) -> Any:
+    """Resample images by triangles as wide as what one pixel covers."""
+    scales = [scales_h, scales_w] if scale_factors is None else list(scale_factors)
+    if output_size is None:
+        output_size = [int(n * scale) for n, scale in zip(self.shape[2:], scales, strict=True)]
+    return _resample(self, tuple(output_size), "bilinear", align_corners, scales, True)

@@ -1,0 +1,112 @@
+"""Define padding by a constant, a mirror image, the border or the other end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tangrad.ops.nn.convolution import in_format_of
+from tangrad.plugin import Ints, check_pad, composite, find_op, index_vector, pad_pairs, require_fit
+
+constant_pad_nd = find_op("constant_pad_nd")
+
+
+def _reflected(size: int, before: int, after: int) -> list[int]:
+    if before >= size or after >= size:
+        raise RuntimeError(
+            "Argument #4: Padding size should be less than the corresponding input dimension, "
+            f"but got: padding ({before}, {after}) for a dimension of size {size}"
+        )
+    return [abs(size - 1 - abs(size - 1 - i)) for i in range(-before, size + after)]
+
+
+def _replicated(size: int, before: int, after: int) -> list[int]:
+    return [min(max(i, 0), size - 1) for i in range(-before, size + after)]
+
+
+def _wrapped(size: int, before: int, after: int) -> list[int]:
+    # Negative amounts cut off first; what remains is repeated.
+    start, kept = max(0, -before), size + min(0, before) + min(0, after)
+    if before > kept or after > kept:
+        raise RuntimeError(
+            f"Padding value causes wrapping around more than once: ({before}, {after}) for a "
+            f"dimension of size {size}"
+        )
+    return [start + i % kept for i in range(-max(0, before), kept + max(0, after))]
+
+
+_PLACES = {"reflect": _reflected, "replicate": _replicated, "circular": _wrapped}
+
+
+def _check_places(input: Any, pad: Ints, mode: str, value: Any) -> None:
+    check_pad(input, pad)
+    if mode not in _PLACES:
+        raise NotImplementedError(
+            f"Unrecognised padding mode {mode!r}, expected one of "
+            f"{', '.join(('constant', *_PLACES))}"
+        )
+    if value:
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument, got {value}')
+    padded = len(pad) // 2
+    if not 1 <= padded <= 3 or input.ndim not in (padded + 1, padded + 2):
+        raise NotImplementedError(
+            f"Padding size {len(pad)} is not supported for {input.ndim}D input tensor in mode "
+            f"{mode!r}: 2 numbers pad 2D or 3D, 4 numbers 3D or 4D, 6 numbers 4D or 5D inputs"
+        )
+    if mode != "circular" and 0 in tuple(input.shape)[1 if input.ndim == padded + 2 else 0 :]:
+        raise RuntimeError(
+            f"pad: Expected {padded + 1}D or {padded + 2}D (batch mode) tensor with possibly 0 "
+            f"batch size and other non-zero dimensions for input, but got: {list(input.shape)}"
+        )
+
+
+@composite(
+    "pad(Tensor input, int[] pad, str mode='constant', Scalar? value=None) -> Tensor",
+    namespace="nn",
+    samples=lambda s: [
+        s(s.tensor(2, 3), (1, 2)),
+        s(s.tensor(2, 3), (1, 2), "constant", 2),
+        s(s.tensor(), ()),
+        s(s.tensor(1, 2, 4), (2, 1), "reflect"),
+        s(s.tensor(2, 4, 3, strided=True), (1, 0, 2, -1), "reflect"),
+        s(s.tensor(0, 2, 3), (2, 1), "reflect"),
+        s(s.tensor(1, 2, 3), (2, 1), "replicate"),
+        s(s.tensor(1, 2, 2, 3), (-1, 1, 1, 0, 2, 2), "replicate"),
+        s(s.tensor(1, 1, 3, 2), (1, 1, 2, 0), "circular"),
+        s(s.tensor(1, 4), (1, -1), "circular"),
+    ],
+    oracle="nn.functional.pad",
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 3), (3, 0), "reflect"), RuntimeError, "Padding size should be less"),
+        (s(s.tensor(1, 1, 3), (4, 0), "circular"), RuntimeError, "wrapping around"),
+        (s(s.tensor(1, 3), (1, 1), "mirror"), NotImplementedError, "mirror"),
+        (s(s.tensor(1, 3), (1, 1), "reflect", 1), RuntimeError, "value argument"),
+        (s(s.tensor(3), (1, 1), "replicate"), NotImplementedError, "not supported for 1D"),
+        (s(s.tensor(1, 0, 3), (1, 1), "replicate"), RuntimeError, "non-zero dimensions"),
+        (s(s.tensor(1, 3), (1,)), RuntimeError, "divisible by 2"),
+    ],
+)
+def pad(input: Any, pad: Ints, mode: str, value: Any) -> Any:
+    """Surround a tensor by a constant, its mirror image, its border or its other end.
+
+    Args:
+        pad: (before, after) of the last dimension, then of the one before it, and so on; negative
+            amounts cut off.
+        mode: "constant"; "reflect" (without repeating the border), "replicate" or "circular", for
+            the last one to three dimensions of an input with one or two more.
+        value: what "constant" fills in (0).
+    """
+    if mode == "constant":
+        value = 0 if value is None else value
+        if isinstance(value, int) and value < 0:
+            # As PyTorch, which takes a float here: no unsigned dtype has a place for it.
+            require_fit(float(value), input.dtype, "pad")
+        return in_format_of(constant_pad_nd(input, pad, value), input)
+    _check_places(input, pad, mode, value)
+    result = input
+    for i, (before, after) in enumerate(pad_pairs(pad), 1):
+        places = _PLACES[mode](input.shape[-i], before, after)
+        if before or after:
+            result = result.index_select(input.ndim - i, index_vector(places, input.device))
+    if result is input:
+        return input.clone()
+    return result if mode == "circular" else in_format_of(result, input)

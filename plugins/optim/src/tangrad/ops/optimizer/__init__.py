@@ -1,0 +1,1 @@
+"""Ops of optimizers: whole steps, all parameters at once."""

@@ -1,0 +1,63 @@
+"""The commands `run` and `alias` of `python -m tangrad`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tangrad.plugin import hookimpl
+
+if TYPE_CHECKING:
+    import argparse
+
+API = 1
+
+
+@hookimpl
+def tangrad_add_cli(commands: Any) -> None:
+    """Add the two commands."""
+    run = commands.add_parser(
+        "run",
+        help="run a program in which `import torch` is tangrad",
+        usage="python -m tangrad run PROGRAM [ARGUMENT ...] | -m MODULE [ARGUMENT ...]",
+        description="What follows the program is its own, also what looks like an option.",
+    )
+    run.add_argument("program", metavar="PROGRAM", help="a file, or -m MODULE, as for `python`")
+    run.set_defaults(run_words=lambda words: run_words(run, words))
+    alias = commands.add_parser("alias", help="have `import torch` give tangrad everywhere here")
+    alias.add_argument("action", choices=("install", "remove"))
+    alias.set_defaults(run=run_alias)
+
+
+def run_words(parser: argparse.ArgumentParser, words: Sequence[str]) -> int:
+    """Run the program that the words name.
+
+    Args:
+        parser: of the command, for its help and its errors.
+        words: all that follows `run`.
+    """
+    from tangrad.compat.stand_in import run_module, run_program
+
+    if words and not words[0].startswith("-"):
+        return run_program(words[0], words[1:])
+    if len(words) > 1 and words[0] == "-m":
+        return run_module(words[1], words[2:])
+    parser.parse_args(words)
+    return parser.error("give a program, or -m and a module")  # type: ignore[func-returns-value]
+
+
+def run_alias(options: argparse.Namespace) -> int:
+    """Install the alias, or remove it."""
+    from tangrad.compat import alias
+
+    try:
+        changed = alias.install() if options.action == "install" else alias.remove()
+    except alias.AliasError as error:
+        print(f"python -m tangrad alias: {error}", file=sys.stderr)
+        return 1
+    for place in changed:
+        print(place)
+    if not changed:
+        print("there is no alias in this environment")
+    return 0
