@@ -16,17 +16,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tangrad_jit.graph.ir import Graph, Node, Value
+from tangrad_jit.graph.nodes import Node, Value
 from tangrad_jit.graph.types import TensorType
 
 __all__ = ["constant_text", "text_of"]
 
 
-def text_of(graph: Graph, places: bool = True) -> str:
+def text_of(graph: Any, places: bool = True) -> str:
     """Return a graph as text.
 
     Args:
-        graph: the graph.
+        graph: a `Graph`, whose class imports this file.
         places: also tell modules and source lines.
     """
     names: dict[Value, str] = {}
