@@ -1,14 +1,20 @@
-"""What is known of an op at a dtype, found once in a process."""
+"""What is known of an op or a conversion at a dtype, found once in a process."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tangrad.plugin.render import Fold, PointwiseOp, compute_type
-from tangrad_jit.codegen.group import Cast
 from tangrad_jit.codegen.vector import LANES
 
 _forms: dict[tuple[Any, str], Form] = {}
+
+
+class Cast:
+    """The conversion of a value to a dtype, as `Tensor.to` converts."""
+
+    __slots__ = ()
+    title = "to"
 
 
 class Form:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from tangrad_jit.codegen.forms import Cast, form_of
+
 Pattern = Literal["full", "row", "column", "scalar", "number"]
 PATTERNS = ("full", "row", "column", "scalar", "number")
 _NO_PARAMS: dict[str, Any] = {}
@@ -52,13 +54,6 @@ class GroupInput:
         self.dtype, self.pattern = dtype, pattern
 
 
-class Cast:
-    """The conversion of a value to a dtype, as `Tensor.to` converts."""
-
-    __slots__ = ()
-    title = "to"
-
-
 class Step:
     """One op of a group.
 
@@ -89,8 +84,6 @@ class Step:
         # Only what has no value yet comes here: `form`, which devices that compile source need not.
         if name != "form":
             raise AttributeError(name)
-        from tangrad_jit.codegen.forms import form_of
-
         self.form = form_of(self.described, self.dtype)
         return self.form
 
