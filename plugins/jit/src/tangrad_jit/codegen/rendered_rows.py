@@ -17,7 +17,7 @@ from tangrad.plugin.compiled.folding import FoldText
 from tangrad.plugin.compiled.reductions import cut
 from tangrad.plugin.render import BITS, Fold
 from tangrad_jit.codegen.group import Group, Number
-from tangrad_jit.codegen.rendered import StepTexts, has_kernel_of
+from tangrad_jit.codegen.step_texts import StepTexts, has_kernel_of
 from tangrad_jit.codegen.tiles import Refused, Value
 
 __all__ = ["MOST_PARTS", "MOST_PASSES", "RenderedRows", "shares_of"]
