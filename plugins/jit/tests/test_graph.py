@@ -19,13 +19,13 @@ from tangrad_jit.passes.copy_elimination import eliminate_copies
 from tangrad_jit.passes.dead_code import remove_dead_code
 from tangrad_jit.passes.functional_form import make_functional
 from tangrad_jit.passes.memory_plan import Life, place
+from tangrad_jit.passes.needed_bytes import bytes_of
 from tangrad_jit.passes.pipeline import optimize
 from tangrad_jit.passes.schedule import (
     _dependencies,
     _greedily,
     _Uses,
     arena_of,
-    bytes_of,
     reorder,
     roots_of,
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 from tangrad_jit.graph.ir import Graph, Node, Value, map_values
 from tangrad_jit.graph.types import TensorType
-from tangrad_jit.passes.schedule import LARGE, bytes_of, reused
+from tangrad_jit.passes.needed_bytes import LARGE, bytes_of, reused
 
 __all__ = ["rematerialize"]
 

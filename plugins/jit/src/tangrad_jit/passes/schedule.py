@@ -15,13 +15,12 @@ from heapq import heapify, heappop, heappush
 
 from tangrad_jit.graph.ir import Graph, Node, Value
 from tangrad_jit.graph.types import TensorType
-from tangrad_jit.passes.in_place_reuse import WRITE_INTO_FIRST, partners
+from tangrad_jit.passes.in_place_reuse import partners
 from tangrad_jit.passes.memory_plan import Life, lodge, place
+from tangrad_jit.passes.needed_bytes import LARGE, bytes_of, reused
+from tangrad_jit.passes.rematerialization import rematerialize
 
-__all__ = ["LARGE", "arena_of", "bytes_of", "peak_of", "reorder", "reused"]
-
-#: From so many bytes on, orders are compared by what is needed in the end.
-LARGE = 1 << 20
+__all__ = ["arena_of", "peak_of", "reorder"]
 
 
 def reorder(graph: Graph) -> int:
@@ -47,8 +46,6 @@ def reorder(graph: Graph) -> int:
 
 def _arena_after_all(graph: Graph, order: list[Node]) -> int:
     """Return the bytes that a graph needs in an order, when values have been made again."""
-    from tangrad_jit.passes.rematerialization import rematerialize
-
     recorded = graph.nodes
     graph.nodes = order
     tried = graph.copy()
@@ -89,15 +86,6 @@ def peak_of(graph: Graph) -> int:
     return _Uses(graph).peak_of(range(len(graph.nodes)))
 
 
-def reused(node: Node, dying: Iterable[Value]) -> int:
-    """Return the bytes of a node's result that may lie where an operand dies."""
-    if len(node.results) != 1 or not (node.op.kind == "pointwise" or node.name in WRITE_INTO_FIRST):
-        return 0
-    size = bytes_of(node.results[0])
-    made = node.results[0].root
-    return size if any(v is not made and bytes_of(v) == size for v in dying) else 0
-
-
 def roots_of(node: Node) -> dict[Value, None]:
     """Return the memory that a node reads, writes, shows or makes, each once, in order."""
     found: dict[Value, None] = {}
@@ -106,12 +94,6 @@ def roots_of(node: Node) -> dict[Value, None]:
     for value in node.results:
         found[value if value.view_of is None else value.root] = None
     return found
-
-
-def bytes_of(value: Value) -> int:
-    """Return the bytes of a tensor's elements."""
-    size: int = value.type.nbytes
-    return size
 
 
 def _dependencies(graph: Graph) -> dict[Node, set[Node]]:

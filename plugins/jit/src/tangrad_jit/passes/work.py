@@ -11,7 +11,7 @@ from math import prod
 
 from tangrad_jit.graph.ir import Node, Value, values_in
 from tangrad_jit.graph.types import TensorType
-from tangrad_jit.passes.schedule import bytes_of
+from tangrad_jit.passes.needed_bytes import bytes_of
 
 __all__ = ["work_of", "work_of_loops"]
 
