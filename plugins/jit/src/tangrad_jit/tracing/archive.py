@@ -20,12 +20,12 @@ import tangrad
 from tangrad import nn
 from tangrad.serialization import SerializationError
 from tangrad_jit.capture.recorder import memory_of
-from tangrad_jit.graph.growing import GrowingInt, growing_in
+from tangrad_jit.graph.growing import GrowingInt
 from tangrad_jit.graph.ir import Graph
-from tangrad_jit.graph.parser import ParseError, parse
-from tangrad_jit.graph.printer import text_of
+from tangrad_jit.graph.parser import parse
 from tangrad_jit.graph.retyping import check_types
 from tangrad_jit.graph.verifier import verify
+from tangrad_jit.tracing.archive_writing import FORMAT
 from tangrad_jit.tracing.batches import BatchGraph
 from tangrad_jit.tracing.structure import Arguments, Structure
 from tangrad_jit.tracing.traced_module import (
@@ -37,7 +37,6 @@ from tangrad_jit.tracing.traced_module import (
 
 __all__ = ["load", "save"]
 
-FORMAT = "tangrad.jit 1"
 _LARGEST_TEXT = 1 << 28
 
 
@@ -56,92 +55,7 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         raise ValueError(
             f"jit.save writes what jit.trace makes, not {type(m).__name__}: trace it first"
         )
-    methods = m.methods if isinstance(m, TopLevelTracedModule) else {"forward": m._traced}
-    tensors: dict[str, Any] = {}
-    described: dict[str, Any] = {"methods": {}}
-    if isinstance(m, TopLevelTracedModule):
-        described["module"] = _describe(m, "", tensors)
-    else:
-        described["function"] = m.name
-    with zipfile.ZipFile(f, "w") as archive:
-        archive.writestr("format", FORMAT)
-        for name, traced in methods.items():
-            described["methods"][name] = _write_graph(archive, name, traced, tensors)
-        archive.writestr("structure.json", json.dumps(described))
-        held = io.BytesIO()
-        tangrad.save(tensors, held)
-        archive.writestr("tensors.pt", held.getvalue())
-        for name, content in (_extra_files or {}).items():
-            archive.writestr(f"extra/{name}", content)
-
-
-def _write_graph(
-    archive: zipfile.ZipFile, name: str, traced: TracedGraph, tensors: dict[str, Any]
-) -> dict[str, Any]:
-    archive.writestr(f"code/{name}.txt", text_of(traced.graph))
-    found = {
-        "arguments": traced.arguments.data,
-        "names": list(traced.arguments.names),
-        "result": traced.result.data,
-        "constants": _write_text(archive, name, traced.graph, tensors),
-    }
-    batch = traced.batch
-    if batch is not None:
-        found["batch"] = {
-            "rows": batch.rows,
-            "arguments": list(batch.arguments),
-            "grows": [
-                [k, list(path), number.by]
-                for k, node in enumerate(batch.graph.nodes)
-                for path, number in growing_in(node.args)
-            ],
-            "constants": _write_text(archive, f"{name}.batch", batch.graph, tensors),
-        }
-    return found
-
-
-def _write_text(
-    archive: zipfile.ZipFile, name: str, graph: Graph, tensors: dict[str, Any]
-) -> dict[str, str]:
-    """Write a graph, and return the keys of its constants by the numbers of its inputs."""
-    text = text_of(graph, places=False)
-    try:
-        same = text_of(parse(text), places=False) == text
-    except ParseError:
-        same = False
-    if not same:
-        raise ValueError(f"jit.save: the graph of {name} has a constant that cannot be written")
-    archive.writestr(f"graphs/{name}.txt", text)
-    constants = {}
-    for k, entry in enumerate(graph.inputs):
-        if entry.kind == "constant":
-            key = f"constant {name} {k}"
-            tensors[key] = entry.tensor.detach()
-            constants[str(k)] = key
-    return constants
-
-
-def _describe(module: Any, prefix: str, tensors: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "name": module.original_name,
-        "training": module.training,
-        "parameters": {},
-        "buffers": {},
-        "modules": {},
-    }
-    for key, parameter in module._parameters.items():
-        found["parameters"][key] = None if parameter is None else parameter.requires_grad
-        if parameter is not None:
-            tensors[prefix + key] = parameter.detach()
-    for key, buffer in module._buffers.items():
-        persistent = key not in module._non_persistent_buffers_set
-        found["buffers"][key] = None if buffer is None else persistent
-        if buffer is not None:
-            tensors[prefix + key] = buffer.detach()
-    for key, child in module._modules.items():
-        inner = None if child is None else _describe(child, f"{prefix}{key}.", tensors)
-        found["modules"][key] = inner
-    return found
+    m.save(f, _extra_files)
 
 
 def load(

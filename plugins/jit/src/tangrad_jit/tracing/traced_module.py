@@ -234,9 +234,9 @@ class ScriptFunction:
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write the function to an archive; see `jit.save`."""
-        from tangrad_jit.tracing.archive import save
+        from tangrad_jit.tracing.archive_writing import write
 
-        save(self, f, _extra_files)
+        write(f, _extra_files, {"forward": self._traced}, function=self.name)
 
     def __repr__(self) -> str:
         return f"<ScriptFunction {self.name}>"
@@ -343,9 +343,9 @@ class TopLevelTracedModule(TracedModule):
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write the module to an archive; see `jit.save`."""
-        from tangrad_jit.tracing.archive import save
+        from tangrad_jit.tracing.archive_writing import write
 
-        save(self, f, _extra_files)
+        write(f, _extra_files, self.methods, module=self)
 
 
 def export_opnames(m: Any) -> list[str]:
