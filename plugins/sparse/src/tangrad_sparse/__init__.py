@@ -1,11 +1,12 @@
 """What `tangrad.sparse` shows: functions of sparse tensors.
 
-coo        the layout of indices and values
-csr        the layout of compressed rows
-kernels    ops on them: arithmetic, sums, movement, indexing
-products   products of matrices
-functions  the constructors and what PyTorch has in `torch.sparse`
-legacy     `sparse.FloatTensor` and its like
+coo          the layout of indices and values
+csr          the layout of compressed rows
+conversions  to them from any other, and from files of PyTorch
+kernels      ops on them: arithmetic, sums, movement, indexing
+products     products of matrices
+functions    the constructors and what PyTorch has in `torch.sparse`
+legacy       `sparse.FloatTensor` and its like
 """
 
 from __future__ import annotations

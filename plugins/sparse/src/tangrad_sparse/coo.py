@@ -180,31 +180,6 @@ def _nnz(t: Any) -> int:
     return int(components(t)["values"].shape[0])
 
 
-def to_coo(t: Any, sparse_dim: Any = None, *, layout: Any = None, **options: Any) -> Any:
-    """Convert to COO (or to `layout`); what is COO already stays itself.
-
-    Args:
-        t: a tensor of any layout.
-        sparse_dim: how many leading dimensions are sparse, all by default.
-        layout: `sparse_coo` or `sparse_csr`.
-
-    Raises:
-        NotImplementedError: for another layout.
-    """
-    from tangrad.plugin import to_layout
-
-    if layout is not None and layout is not COO:
-        return to_layout(t, layout)
-    if t.layout is COO:
-        return t
-    if t.layout.name == "sparse_csr":
-        from tangrad_sparse.csr import to_indices
-
-        return to_indices(t)
-    options = {} if sparse_dim is None else {"sparse_dim": sparse_dim}
-    return to_layout(t, COO, **options)
-
-
 def sparse_mask(t: Any, mask: Any) -> Any:
     """Return the elements of a tensor at the indices of a sparse one."""
     if not isinstance(mask, tangrad.Tensor):
@@ -287,24 +262,6 @@ Coo.methods = {
 }
 
 
-def rebuilt(layout: Any, data: Any) -> Any:
-    """Rebuild what a file of PyTorch holds as COO or CSR.
-
-    Raises:
-        RuntimeError: the indices do not lie within the size.
-    """
-    if layout is COO:
-        indices, values, size, *rest = data
-        check_range(indices, size)
-        return make(indices, values, size, bool(rest and rest[0]))
-    from tangrad_sparse import csr
-
-    if layout is csr.CSR:
-        csr.check_range(*data[:2], data[3])
-        return csr.make(*data[:3], data[3])
-    raise NotImplementedError(f"a file holds a tensor of layout {layout}, which has no definition")
-
-
 def check_range(indices: Any, size: Any) -> None:
     """Raise unless every index lies within the size.
 
@@ -325,9 +282,6 @@ def check_range(indices: Any, size: Any) -> None:
             )
 
 
-Coo.readers = {"torch._utils._rebuild_sparse_tensor": rebuilt}
 COO = register_layout("sparse_coo", Coo())
 
-for _name in ("to_sparse", "to_sparse_coo"):
-    register_conversion(_name, to_coo)
 register_conversion("sparse_mask", sparse_mask)

@@ -11,7 +11,6 @@ from tangrad.plugin import (
     component,
     components,
     layout_tensor,
-    register_conversion,
     register_layout,
     to_layout,
 )
@@ -126,13 +125,6 @@ def from_coo(t: Any) -> Any:
     return make(crow, indices[1], values, t.shape)
 
 
-def to_csr(t: Any, dense_dim: Any = None) -> Any:
-    """Convert a matrix of any layout to CSR; what is CSR already stays itself."""
-    if t.layout is coo.COO:
-        return from_coo(t)
-    return to_layout(t, CSR)
-
-
 Csr.methods = {
     "is_sparse_csr": True,
     "crow_indices": lambda t: components(t)["crow_indices"],
@@ -143,4 +135,3 @@ Csr.methods = {
     "dense_dim": lambda t: 0,
 }
 CSR = register_layout("sparse_csr", Csr())
-register_conversion("to_sparse_csr", to_csr)

@@ -7,7 +7,7 @@ from typing import Any
 import tangrad
 from tangrad.autograd import Function
 from tangrad.plugin import component, components, composite
-from tangrad_sparse import coo, csr, kernels, products
+from tangrad_sparse import conversions, coo, csr, kernels, products
 
 _OPTIONS = (
     "dtype? dtype=None, device? device=None, bool pin_memory=False, bool requires_grad=False,"
@@ -263,7 +263,7 @@ def spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None) -> Any
         places.append(tangrad.stack((columns[kept] - offset, columns[kept])))
         found.append(line[: columns.shape[0]][kept])
     made = coo.make(tangrad.cat(places, 1), tangrad.cat(found), shape)
-    return coo.to_coo(made, layout=layout) if layout is not csr.CSR else csr.from_coo(made)
+    return conversions.to_coo(made, layout=layout) if layout is not csr.CSR else csr.from_coo(made)
 
 
 class check_sparse_tensor_invariants:

@@ -10,10 +10,10 @@ API = 1
 @hookimpl
 def tangrad_register_layouts() -> None:
     """Register `tangrad.sparse_coo` and `tangrad.sparse_csr` with their kernels."""
-    from tangrad_sparse import coo, csr, kernels  # noqa: F401  importing them registers
+    from tangrad_sparse import conversions, kernels  # noqa: F401  importing them registers
 
 
 @hookimpl
 def tangrad_register_ops() -> None:
     """Define `tangrad.sparse_coo_tensor` and its like."""
-    from tangrad_sparse import coo, csr, functions, kernels  # noqa: F401  as above
+    from tangrad_sparse import conversions, functions, kernels  # noqa: F401  as above
