@@ -20,7 +20,7 @@ _WHERE = {
     "counters": "counting",
     "dump_memory_snapshot": "history",
     "kineto_available": "profiling",
-    "load": "file",
+    "load": "profiling",
     "memory_snapshot": "history",
     "profile": "profiling",
     "progress": "progress_bar",

@@ -70,7 +70,7 @@ class _Times:
     @property
     def device_type(self) -> Any:
         """Where it was measured: by the host's clock."""
-        from tangrad_profiler.profiling import DeviceType
+        from tangrad_profiler.device_types import DeviceType
 
         return DeviceType.CPU
 
@@ -231,11 +231,6 @@ SUMMED = (
 )
 
 
-def stack_lines(trace: Trace, i: int) -> list[str]:
-    """Return the stack of an event as text, innermost frame first."""
-    return [f"{file}({line}): {function}" for file, function, line in trace.frames(i)]
-
-
 def events_of(trace: Trace) -> EventList:
     """Return every event of a trace as an object."""
     e, scopes = trace.events, {OP: 0, NODE: 1, RANGE: 7}
@@ -255,9 +250,9 @@ def events_of(trace: Trace) -> EventList:
             self_cpu_time_total=trace.own[i] / 1e3,
             input_shapes=shapes[0],
             concrete_inputs=shapes[2],
-            stack=stack_lines(trace, i),
+            stack=trace.stack_lines(i),
             scope=scopes[kind],
-            sequence_nr=sequence_number(trace, i),
+            sequence_nr=trace.sequence_number(i),
             cpu_memory_usage=int(trace.memory[i] - trace.device_memory[i]),
             self_cpu_memory_usage=int(trace.own_memory[i] - trace.own_device_memory[i]),
             device_memory_usage=int(trace.device_memory[i]),
@@ -280,16 +275,6 @@ def events_of(trace: Trace) -> EventList:
         duration = (k["end"][j] - k["start"][j]) / 1e3
         event.append_kernel(event.name, int(k["allocator"][j]), duration)
     return EventList(made, trace=trace)
-
-
-def sequence_number(trace: Trace, i: int) -> int:
-    """Return the number of the step of backward that an event is or recorded, or -1."""
-    e = trace.events
-    if e["kind"][i] == NODE:
-        return int(e["first_step"][i]) or -1
-    if e["kind"][i] == OP and e["last_step"][i] > e["first_step"][i]:
-        return int(e["last_step"][i])
-    return -1
 
 
 class EventList(list[Any]):
@@ -440,7 +425,7 @@ def averages_of(trace: Trace, by_shapes: bool = False, stack_n: int = 0) -> Even
                 device_time_total=device[g] / 1e3,
                 self_device_time_total=own_device[g] / 1e3,
                 input_shapes=shapes,
-                stack=stack_lines(trace, i)[:stack_n] if stack_n > 0 else [],
+                stack=trace.stack_lines(i)[:stack_n] if stack_n > 0 else [],
                 is_user_annotation=bool(e["kind"][i] == RANGE),
             )
         )

@@ -1,4 +1,4 @@
-"""Write a trace for other programs: Chrome's viewer, flame graphs, speedscope, memory over time."""
+"""Write a trace for other programs: Chrome's viewer, flame graphs, speedscope."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import threading
 from collections.abc import Iterator
 from typing import IO, Any
 
-import numpy as np
-
-from tangrad_profiler.averages import sequence_number, stack_lines
 from tangrad_profiler.trace import NODE, OP, RANGE, Trace
 
 _CATEGORY = {OP: "cpu_op", NODE: "cpu_op", RANGE: "user_annotation"}
@@ -67,7 +64,7 @@ def chrome_events(trace: Trace) -> Iterator[dict[str, Any]]:
         kind, tid = int(e["kind"][i]), int(e["thread"][i])
         start = e["start"][i] / 1e3
         args: dict[str, Any] = {"External id": i, "Ev Idx": i}
-        if (sequence := sequence_number(trace, i)) >= 0:
+        if (sequence := trace.sequence_number(i)) >= 0:
             args["Sequence number"] = sequence
         if e["signature"][i] >= 0:
             shapes, dtypes, numbers = trace.signatures[e["signature"][i]]
@@ -77,7 +74,7 @@ def chrome_events(trace: Trace) -> Iterator[dict[str, Any]]:
             args |= {"Fwd thread id": int(e["thread"][forward]), "Forward op": forward}
         if path := trace.module_path(i):
             args["Module"] = path
-        if lines := stack_lines(trace, i):
+        if lines := trace.stack_lines(i):
             args["Call stack"] = ";".join(lines)
         yield {"ph": "X", "cat": _CATEGORY[kind], "name": trace.name(i), "pid": pid, "tid": tid,
                "ts": start, "dur": trace.duration[i] / 1e3, "args": args}  # fmt: skip
@@ -102,7 +99,7 @@ def chrome_events(trace: Trace) -> Iterator[dict[str, Any]]:
 
 def _device_numbers(device: str) -> tuple[int, int]:
     """Return PyTorch's numbers for a device: of its type, and its own (-1: the host)."""
-    from tangrad_profiler.profiling import DeviceType
+    from tangrad_profiler.device_types import DeviceType
 
     kind, _, index = device.partition(":")
     known = {name.upper(): member.value for name, member in DeviceType.__members__.items()}
@@ -141,7 +138,7 @@ def _flames(trace: Trace, metric: str) -> dict[tuple[str, ...], int]:
     if metric != "self_cpu_time_total":
         return found
     for i in range(len(trace)):
-        lines = stack_lines(trace, i)
+        lines = trace.stack_lines(i)
         if lines:
             frames = (line.replace(" ", "_").replace(";", ":") for line in reversed(lines))
             key = (*frames, trace.name(i))
@@ -191,74 +188,3 @@ def speedscope(trace: Trace, path: str | os.PathLike[str]) -> None:
         json.dump({"$schema": "https://www.speedscope.app/file-format-schema.json",
                    "shared": {"frames": [{"name": name} for name in frames]},
                    "profiles": profiles}, file)  # fmt: skip
-
-
-def memory_timeline(trace: Trace, path: str | os.PathLike[str], device: str | None = None) -> None:
-    """Write memory over time, as PyTorch does.
-
-    `.html` gives the page's view of memory. `.raw.json` and `.raw.json.gz` give rows of
-    (nanoseconds, action, bytes, kind): action 1 is held before, 2 comes, 4 goes; kinds are
-    PyTorch's numbers. Other names give [microseconds, bytes by kind], the kinds in PyTorch's order
-    behind a zero, packed if they end in `.gz`.
-
-    Args:
-        device: such as "cpu"; of all devices by default.
-
-    Raises:
-        RuntimeError: memory was not recorded.
-    """
-    if not trace.options.get("memory"):
-        raise RuntimeError(
-            "export_memory_timeline: the profile has no memory; give profile_memory=True"
-        )
-    name = os.fspath(path)
-    if name.endswith(".html"):
-        from tangrad_profiler.page import write_page
-
-        write_page(trace, path, "memory", first="Memory")
-        return
-    rows = list(_raw_rows(trace, device))
-    with open_text(path) as file:
-        json.dump(rows if ".raw.json" in name else _coalesced(rows), file)
-
-
-# Numbers of kinds in PyTorch's files; 7 is none of them.
-_CATEGORY_OF_KIND = {
-    "parameter": 0,
-    "optimizer state": 1,
-    "input": 2,
-    "workspace": 3,
-    "activation": 4,
-    "gradient": 5,
-    "before the profile": 7,
-}
-_PREEXISTING, _CREATE, _DESTROY = 1, 2, 4
-
-
-def _raw_rows(trace: Trace, device: str | None) -> Iterator[tuple[int, int, int, int]]:
-    from tangrad_profiler.memory import KINDS, blocks_of
-
-    blocks = blocks_of(trace)
-    if device is not None:
-        wanted = str(device).partition(":")[0]
-        for number in np.unique(blocks.allocator).tolist():
-            if trace.devices.get(number, "?").partition(":")[0] != wanted:
-                blocks.nbytes[blocks.allocator == number] = 0
-    times, sizes, kinds, _ = blocks.steps
-    for when, nbytes, kind in zip(times.tolist(), sizes.tolist(), kinds.tolist(), strict=True):
-        if nbytes:
-            action = _PREEXISTING if when < 0 else _CREATE if nbytes > 0 else _DESTROY
-            yield when, action, nbytes, _CATEGORY_OF_KIND[KINDS[kind]]
-
-
-def _coalesced(rows: list[tuple[int, int, int, int]]) -> tuple[list[int], list[list[int]]]:
-    times: list[int] = []
-    sizes: list[list[int]] = []
-    first = next((row[0] // 1000 for row in rows if row[0] >= 0), 0)
-    for when, _, nbytes, category in rows:
-        us = when // 1000 if when >= 0 else first
-        if not times or us != times[-1]:
-            times.append(us)
-            sizes.append(list(sizes[-1]) if sizes else [0] * 9)
-        sizes[-1][category + 1] += nbytes
-    return times, sizes

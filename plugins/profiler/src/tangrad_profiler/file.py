@@ -212,21 +212,6 @@ def save(trace: Trace, path: str | os.PathLike[str]) -> None:
         _write_block(file, END, trace.partial.encode())
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """Read a record file; the result answers what a finished `profile` does.
-
-    A file that was cut off gives what its whole blocks hold, and says so in `trace.partial`.
-
-    Raises:
-        RecordError: this is no record file, or one of a newer format.
-    """
-    from tangrad_profiler.profiling import profile
-
-    loaded = profile()
-    loaded._traces = [_read(os.fspath(path))]
-    return loaded
-
-
 def _blocks(path: str) -> tuple[dict[str, Any], list[tuple[int, int, bytes]], str]:
     """Return the header, the whole blocks, and what is wrong behind them."""
     with open(path, "rb") as file:
@@ -265,7 +250,12 @@ def _blocks(path: str) -> tuple[dict[str, Any], list[tuple[int, int, bytes]], st
                 return header, found, f"block {len(found)} is not packed as a block is"
 
 
-def _read(path: str) -> Trace:
+def read(path: str) -> Trace:
+    """Read a record file, as `tangrad.profiler.load` does.
+
+    Raises:
+        RecordError: this is no record file, or one of a newer format.
+    """
     header, blocks, wrong = _blocks(path)
     try:
         trace = _trace_of(header, blocks, wrong)

@@ -137,10 +137,10 @@ def run_diff(options: argparse.Namespace) -> int:
         1 if something is slower than the threshold for sure, 2 if nothing can be compared.
     """
     from tangrad_profiler.comparison import compare, told
-    from tangrad_profiler.file import RecordError, load
+    from tangrad_profiler.file import RecordError, read
 
     try:
-        before, after = load(options.before).trace, load(options.after).trace
+        before, after = read(options.before), read(options.after)
     except (RecordError, OSError) as error:
         print(error, file=sys.stderr)
         return 2

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tangrad_profiler.averages import EventList, averages_of, events_of
+from tangrad_profiler.device_types import DeviceType as DeviceType
 from tangrad_profiler.recording import STEP, Recording, attach, detach
 from tangrad_profiler.trace import Trace
 
@@ -35,15 +36,6 @@ class ProfilerActivity(enum.Enum):
     CUDA = 3
     HPU = 4
     PrivateUse1 = 5
-
-
-DeviceType = enum.Enum(
-    "DeviceType",
-    "CPU CUDA MKLDNN OPENGL OPENCL IDEEP HIP FPGA MAIA XLA Vulkan Metal XPU MPS MTIA Meta HPU VE "
-    "Lazy IPU PrivateUse1",
-    start=0,
-    module=__name__,
-)
 
 
 def supported_activities() -> set[ProfilerActivity]:
@@ -355,7 +347,7 @@ class profile:
 
     def export_memory_timeline(self, path: str, device: str | None = None) -> None:
         """Write memory over time; needs `profile_memory`."""
-        from tangrad_profiler.exports import memory_timeline
+        from tangrad_profiler.memory_timeline import memory_timeline
 
         memory_timeline(self.trace, path, device)
 
@@ -390,3 +382,18 @@ class profile:
     def set_custom_trace_id_callback(self, callback: Callable[[], str]) -> None:
         """Set the function that names traces."""
         self._new_trace_id = callback
+
+
+def load(path: str | os.PathLike[str]) -> profile:
+    """Read a record file; the result answers what a finished `profile` does.
+
+    A file that was cut off gives what its whole blocks hold, and says so in `trace.partial`.
+
+    Raises:
+        RecordError: this is no record file, or one of a newer format.
+    """
+    from tangrad_profiler.file import read
+
+    loaded = profile()
+    loaded._traces = [read(os.fspath(path))]
+    return loaded

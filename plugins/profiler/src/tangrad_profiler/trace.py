@@ -272,6 +272,19 @@ class Trace:
         at = self.stack[i]
         return self.stacks[at] if at >= 0 else ()
 
+    def stack_lines(self, i: int) -> list[str]:
+        """Return the stack of an event as text, innermost frame first."""
+        return [f"{file}({line}): {function}" for file, function, line in self.frames(i)]
+
+    def sequence_number(self, i: int) -> int:
+        """Return the number of the step of backward that an event is or recorded, or -1."""
+        e = self.events
+        if e["kind"][i] == NODE:
+            return int(e["first_step"][i]) or -1
+        if e["kind"][i] == OP and e["last_step"][i] > e["first_step"][i]:
+            return int(e["last_step"][i])
+        return -1
+
     def _summed(self, own: Any) -> Any:
         """Add up a column over the events within each event."""
         total, depth, parent = own.copy(), self.depth, self.events["parent"]
