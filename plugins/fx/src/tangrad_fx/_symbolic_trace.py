@@ -16,7 +16,7 @@ from tangrad.plugin import intercepted_modules
 from tangrad.utils import _pytree
 from tangrad_fx.codegen import PyTreeCodeGen, PyTreeInfo
 from tangrad_fx.graph import Graph
-from tangrad_fx.graph_module import GraphModule
+from tangrad_fx.graph_module import GraphModule, trace_again_with
 from tangrad_fx.node import Argument, Node
 from tangrad_fx.patching import Patcher as _Patcher
 from tangrad_fx.patching import autowrap, patch_wrapped, recorded, wrap, wrapped_methods
@@ -403,6 +403,9 @@ class Tracer(TracerBase):
                 type_expr=_annotation(function, "return"),
             )
         return self.graph
+
+
+trace_again_with(Tracer)
 
 
 def _require_none(value: Any, message: str) -> None:

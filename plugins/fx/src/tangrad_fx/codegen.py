@@ -7,16 +7,12 @@ import re
 import typing
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import tangrad
 from tangrad.utils import _pytree
 from tangrad_fx import naming
-from tangrad_fx._pytree import tree_flatten_spec
 from tangrad_fx.node import Node, map_arg
-
-if TYPE_CHECKING:
-    from tangrad_fx.graph import Graph
 
 TransformCodeFunc = Callable[[list[str]], list[str]]
 
@@ -493,9 +489,3 @@ def _summary(trace: str) -> str:
             file, line, function = found.groups()
             return f"File: {file}:{line} in {function}, code: {code.strip()}"
     return ""
-
-
-def flatten_for(graph: Graph, args: Sequence[Any]) -> list[Any]:
-    """Return the values of a graph's placeholders when its inputs are nested."""
-    info = getattr(graph._codegen, "pytree_info", None)
-    return list(args) if info is None else tree_flatten_spec(list(args), info.in_spec)

@@ -9,14 +9,14 @@ import inspect
 import operator
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import tangrad
 from tangrad import nn
 
-if TYPE_CHECKING:
-    from tangrad_fx.graph import Graph
-    from tangrad_fx.node import Node
+# Those of `graph.py` and `node.py`, which ask here what a call does.
+Graph: TypeAlias = Any
+Node: TypeAlias = Any
 
 side_effectful_functions: set[Any] = {
     *(tangrad._assert, tangrad.set_grad_enabled, tangrad.manual_seed),

@@ -24,6 +24,7 @@ __all__ = ["GraphModule", "reduce_graph_module"]
 _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
 _HOOKS = "_replace_hooks _create_node_hooks _erase_node_hooks _deepcopy_hooks".split()
 _numbers = itertools.count()
+_default_tracer: Any = None
 
 
 def _exec_with_source(src: str, globals: dict[str, Any], co_fields: Any = None) -> None:
@@ -68,6 +69,12 @@ def _import_block(globals: dict[str, Any]) -> str:
     return "\n".join(sorted(filter(None, lines)))
 
 
+def trace_again_with(tracer_cls: Any) -> None:
+    """Say which tracer an unpickled module is traced with if no tracer made its graph."""
+    global _default_tracer
+    _default_tracer = tracer_cls
+
+
 def reduce_graph_module(body: dict[Any, Any], import_block: str) -> Module:
     """Make a GraphModule again of its pickled attributes: its code is traced once more."""
     # Ends with the code of a function called `forward`, which stands as the only source.
@@ -80,9 +87,7 @@ def reduce_graph_module(body: dict[Any, Any], import_block: str) -> Module:
 def _deserialize_graph_module(
     forward: Callable[..., Any], body: dict[Any, Any], graph_module_cls: Any = None
 ) -> Module:
-    from tangrad_fx._symbolic_trace import Tracer
-
-    tracer_cls = body.get("_tracer_cls") or Tracer
+    tracer_cls = body.get("_tracer_cls") or _default_tracer
     name = body.get("_graphmodule_cls_name", "GraphModule")
     shell_class = type(name, (_CodeOnlyModule,), {"forward": forward})
     shell = shell_class(body)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tangrad
 from tangrad_fx import effects, naming
 from tangrad_fx.immutable_collections import immutable_dict, immutable_list
-
-if TYPE_CHECKING:
-    from tangrad_fx.graph import Graph
 
 __all__ = ["Argument", "Node", "Target", "has_side_effect", "map_aggregate", "map_arg"]
 
@@ -73,7 +70,7 @@ class Node:
     """A call in a graph.
 
     Attributes:
-        graph: the graph that it belongs to.
+        graph: the `Graph` that it belongs to.
         op: "placeholder" (an input), "get_attr", "call_function", "call_method", "call_module" or
             "output".
         target: name of the input, path of the attribute or module, the function, name of the
@@ -87,7 +84,7 @@ class Node:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: Any,
         name: str,
         op: str,
         target: Target,
