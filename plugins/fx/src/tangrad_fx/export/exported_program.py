@@ -11,6 +11,7 @@ from tangrad.utils import _pytree
 from tangrad_fx.codegen import PyTreeCodeGen, PyTreeInfo
 from tangrad_fx.export.dynamic_shapes import Place, Size
 from tangrad_fx.export.graph_signature import ConstantArgument, ExportGraphSignature, InputKind
+from tangrad_fx.export.lowering import default_decompositions, lowered
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule, _assign_attr
 from tangrad_fx.node import Node
@@ -117,8 +118,6 @@ class ExportedProgram:
                 `export.default_decompositions()` by default, none with an empty one.
             decompose_custom_triton_ops: accepted.
         """
-        from tangrad_fx.export.lowering import default_decompositions, lowered
-
         made = lowered(self, default_decompositions() if decomp_table is None else decomp_table)
         root = type(self._module._get_name(), (Module,), {})()
         return ExportedProgram(

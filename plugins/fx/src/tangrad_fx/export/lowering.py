@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import tangrad
 from tangrad import Tensor
@@ -17,6 +17,8 @@ from tangrad.utils import _pytree
 from tangrad_fx.effects import Memory
 from tangrad_fx.experimental.proxy_tensor import ProxyTorchDispatchMode, PythonKeyTracer
 from tangrad_fx.export import sizes as varying
+from tangrad_fx.export.dynamic_shapes import Size
+from tangrad_fx.export.generalizing import generalize
 from tangrad_fx.export.graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -29,10 +31,23 @@ from tangrad_fx.export.tracing import Trace, drop_unused_parts
 from tangrad_fx.graph import Graph
 from tangrad_fx.node import Argument, Node
 
-if TYPE_CHECKING:
-    from tangrad_fx.export.exported_program import ExportedProgram
-
 Table = Mapping[Any, Callable[..., Any]]
+
+
+class Program(Protocol):
+    """What is lowered: an `ExportedProgram`."""
+
+    graph_signature: ExportGraphSignature
+    range_constraints: dict[str, Size]
+    example_inputs: tuple[tuple[Any, ...], dict[str, Any]] | None
+    constants: dict[str, Tensor]
+    _out_spec: Any
+
+    @property
+    def graph(self) -> Graph:
+        """Its calls."""
+
+    def _tensor(self, path: str) -> Any: ...
 
 
 def default_decompositions() -> dict[Any, Callable[..., Any]]:
@@ -99,7 +114,7 @@ class Lowering:
         table: {op: function} for ops that are to be taken apart.
     """
 
-    def __init__(self, program: ExportedProgram, table: Table) -> None:
+    def __init__(self, program: Program, table: Table) -> None:
         self.program = program
         self.table = dict(table)
         self.specs = program.graph_signature.input_specs
@@ -243,7 +258,7 @@ def _describe(made: Node, origin: Node) -> None:
         made.meta["writes"] = True
 
 
-def lowered(program: ExportedProgram, table: Table) -> Trace:
+def lowered(program: Program, table: Table) -> Trace:
     """Return the graph of the ops of a program.
 
     A call that computes other numbers than integers from a size that varies, such as a batch norm
@@ -253,8 +268,6 @@ def lowered(program: ExportedProgram, table: Table) -> Trace:
         program: the program.
         table: {op: function} for ops that are to be taken apart.
     """
-    from tangrad_fx.export.frontend import generalize
-
     lowering = Lowering(program, table)
     sizes = list(program.range_constraints.values())
     while True:
