@@ -8,7 +8,7 @@ from typing import Any
 
 import tangrad
 from tangrad_quantization.dtypes import RANGES
-from tangrad_quantization.observer import EPS, UniformQuantizationObserverBase
+from tangrad_quantization.observer_base import EPS, UniformQuantizationObserverBase
 
 __all__ = ["HistogramObserver", "default_histogram_observer"]
 

@@ -15,7 +15,6 @@ from typing import Any
 import tangrad
 from tangrad import nn
 from tangrad_quantization import qparams
-from tangrad_quantization.dtypes import limits
 from tangrad_quantization.granularity import (
     Granularity,
     MappingType,
@@ -29,7 +28,16 @@ from tangrad_quantization.granularity import (
     ZeroPointDomain,
     get_block_size,
 )
-from tangrad_quantization.observer_base import ObserverBase, _with_args
+from tangrad_quantization.histogram import HistogramObserver as HistogramObserver
+from tangrad_quantization.histogram import (
+    default_histogram_observer as default_histogram_observer,
+)
+from tangrad_quantization.observer_base import (
+    EPS,
+    ObserverBase,
+    UniformQuantizationObserverBase,
+    _with_args,
+)
 from tangrad_quantization.observer_base import _PartialWrapper as _PartialWrapper
 from tangrad_quantization.observer_base import _with_callable_args as _with_callable_args
 
@@ -75,138 +83,6 @@ __all__ = [
     "per_channel_weight_observer_range_neg_127_to_127",
     "weight_observer_range_neg_127_to_127",
 ]
-
-EPS = 2.0**-23  # the distance of 1 and the next number of float32
-
-_SYMMETRIC = (tangrad.per_tensor_symmetric, tangrad.per_channel_symmetric)
-_FLOAT_ZERO = tangrad.per_channel_affine_float_qparams
-_SCHEMES = (
-    tangrad.per_tensor_affine,
-    tangrad.per_channel_affine,
-    *_SYMMETRIC,
-    _FLOAT_ZERO,
-)
-
-
-def levels(
-    dtype: Any, quant_min: int | None, quant_max: int | None, reduce_range: bool
-) -> tuple[int, int]:
-    """Return the lowest and highest integer that is used.
-
-    Args:
-        dtype: the quantized dtype.
-        quant_min: the lowest, or None for all of the dtype.
-        quant_max: the highest.
-        reduce_range: leave one bit unused.
-
-    Raises:
-        AssertionError: the range is empty, lacks zero, or is wider than the dtype.
-    """
-    low, high = limits(dtype) or (0, 15)
-    if quant_min is None or quant_max is None:
-        if not reduce_range or high - low != 255:
-            return low, high
-        return low // 2, high // 2
-    if not quant_min <= 0 <= quant_max:
-        raise AssertionError(
-            f"quantization range must include 0, got quant_min={quant_min}, quant_max={quant_max}"
-        )
-    if quant_min >= quant_max:
-        raise AssertionError(
-            f"quant_min must be less than quant_max, got {quant_min} and {quant_max}"
-        )
-    if dtype in _signed_dtypes() and quant_max - quant_min > high - low:
-        raise AssertionError(
-            f"quantization range {quant_min} to {quant_max} exceeds the range of {dtype}, "
-            f"{high - low + 1} integers"
-        )
-    return (quant_min // 2, quant_max // 2) if reduce_range else (quant_min, quant_max)
-
-
-def _signed_dtypes() -> tuple[Any, ...]:
-    return tangrad.qint8, tangrad.int8, tangrad.qint32, tangrad.int32
-
-
-class UniformQuantizationObserverBase(ObserverBase):
-    """An observer of values at equal distances.
-
-    Args:
-        dtype: the quantized dtype.
-        qscheme: per tensor or per channel, affine or symmetric.
-        reduce_range: leave one bit unused, which kernels without VNNI once needed.
-        quant_min: the lowest integer.
-        quant_max: the highest.
-        factory_kwargs: device and dtype of the statistics.
-        eps: the smallest scale.
-        is_dynamic: whether the numbers are quantized anew in each call.
-    """
-
-    _version = 3
-
-    def __init__(
-        self,
-        dtype: Any = None,
-        qscheme: Any = tangrad.per_tensor_affine,
-        reduce_range: bool = False,
-        quant_min: int | None = None,
-        quant_max: int | None = None,
-        factory_kwargs: dict[str, Any] | None = None,
-        eps: float = EPS,
-        is_dynamic: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(tangrad.quint8 if dtype is None else dtype, is_dynamic, **kwargs)
-        self.qscheme = qscheme
-        if reduce_range:
-            warnings.warn(
-                "Please use quant_min and quant_max to specify the range for observers. "
-                "reduce_range will be deprecated in a future release of PyTorch.",
-                stacklevel=2,
-            )
-        self.reduce_range = reduce_range
-        self.register_buffer("eps", tangrad.tensor([eps], **(factory_kwargs or {})))
-        if qscheme not in _SCHEMES:
-            raise AssertionError(f"{type(self).__name__}: unknown qscheme {qscheme}")
-        if limits(self.dtype) is None:
-            raise AssertionError(
-                f"{type(self).__name__}: dtype must be a quantized or an integral one, "
-                f"not {self.dtype}"
-            )
-        self.has_customized_qrange = quant_min is not None and quant_max is not None
-        self.quant_min, self.quant_max = levels(self.dtype, quant_min, quant_max, reduce_range)
-
-    def _load_from_state_dict(
-        self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
-    ) -> None:
-        if local_metadata.get("version") in (None, 1):  # before eps was a buffer
-            state_dict.setdefault(prefix + "eps", tangrad.tensor([EPS]))
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
-
-    def _calculate_qparams(self, min_val: Any, max_val: Any) -> tuple[Any, Any]:
-        """Return scales and zero points for ranges, with one element at least each."""
-        if not qparams.has_range(min_val, max_val):
-            device = min_val.device
-            return tangrad.tensor([1.0], device=device), tangrad.tensor([0], device=device)
-        low, high = min_val.clamp(max=0), max_val.clamp(min=0)
-        steps = float(self.quant_max - self.quant_min)
-        if self.qscheme in _SYMMETRIC:
-            scale = tangrad.maximum(tangrad.maximum(-low, high) / (steps / 2), self.eps)
-            zero_point = tangrad.full_like(scale, self._middle(), dtype=tangrad.int64)
-        elif self.qscheme == _FLOAT_ZERO:
-            scale = (max_val - min_val) / steps
-            scale = tangrad.where(scale > self.eps, scale, tangrad.ones_like(scale))
-            zero_point = -1 * min_val / scale
-        else:
-            scale = tangrad.maximum((high - low) / steps, self.eps)
-            zero_point = self.quant_min - tangrad.round(low / scale).to(tangrad.int32)
-            zero_point = zero_point.clamp(self.quant_min, self.quant_max)
-        return tangrad.atleast_1d(scale), tangrad.atleast_1d(zero_point)
-
-    def _middle(self) -> int:
-        """Return the zero point of symmetric values."""
-        if self.dtype in (tangrad.quint8, tangrad.uint8):
-            return (self.quant_min + self.quant_max) // 2 if self.has_customized_qrange else 128
-        return 2**15 if self.dtype == tangrad.uint16 else 0
 
 
 class MinMaxObserver(UniformQuantizationObserverBase):
@@ -355,7 +231,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         self.ch_axis = ch_axis
         self.register_buffer("min_val", tangrad.tensor([], **(factory_kwargs or {})))
         self.register_buffer("max_val", tangrad.tensor([], **(factory_kwargs or {})))
-        if qscheme == _FLOAT_ZERO and reduce_range:
+        if qscheme == tangrad.per_channel_affine_float_qparams and reduce_range:
             warnings.warn("reduce_range has no effect on zero points in float", stacklevel=2)
 
     def forward(self, x: Any) -> Any:
@@ -737,11 +613,3 @@ default_fixed_qparams_range_0to1_observer = FixedQParamsObserver.with_args(
 default_symmetric_fixed_qparams_observer = default_fixed_qparams_range_neg1to1_observer
 default_affine_fixed_qparams_observer = default_fixed_qparams_range_0to1_observer
 default_reuse_input_observer = ReuseInputObserver
-
-
-def __getattr__(name: str) -> Any:
-    if name in ("HistogramObserver", "default_histogram_observer"):
-        from tangrad_quantization import histogram
-
-        return getattr(histogram, name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple, Optional
 
 import tangrad
 from tangrad import nn
+from tangrad.nn import functional as F
 from tangrad_quantization.fake_quantize import (
     FakeQuantize,
     FakeQuantizeBase,
+    FixedQParamsFakeQuantize,
     FusedMovingAvgObsFakeQuantize,
     default_dynamic_fake_quant,
     default_embedding_fake_quant,
@@ -35,6 +37,8 @@ from tangrad_quantization.observer import (
     _PartialWrapper,
     default_debug_observer,
     default_dynamic_quant_observer,
+    default_fixed_qparams_range_0to1_observer,
+    default_fixed_qparams_range_neg1to1_observer,
     default_float_qparams_observer,
     default_float_qparams_observer_4bit,
     default_observer,
@@ -80,6 +84,35 @@ __all__ = [
 ]
 
 BACKENDS = ("fbgemm", "x86", "qnnpack", "onednn")
+_FIXED: tuple[tuple[_PartialWrapper, tuple[Any, ...]], ...] = (
+    (
+        default_fixed_qparams_range_0to1_observer,
+        (
+            nn.Hardsigmoid,
+            F.hardsigmoid,
+            "hardsigmoid",
+            "hardsigmoid_",
+            nn.Sigmoid,
+            tangrad.sigmoid,
+            "sigmoid",
+            "sigmoid_",
+            nn.Softmax,
+        ),
+    ),
+    (
+        default_fixed_qparams_range_neg1to1_observer,
+        (nn.Tanh, tangrad.tanh, "tanh", "tanh_"),
+    ),
+)
+# Their channels do not stand in the first dimension.
+_TRANSPOSED = (
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+    F.conv_transpose1d,
+    F.conv_transpose2d,
+    F.conv_transpose3d,
+)
 
 
 class _Pair(NamedTuple):
@@ -306,24 +339,54 @@ def remembers_nothing(qconfig: Any) -> bool:
 
 def get_default_qconfig_dict(backend: str = "x86", version: int = 0) -> dict[str, Any]:
     """Return `get_default_qconfig_mapping(...)` as a dict; deprecated in PyTorch."""
-    return _as_dict("get_default_qconfig_dict", "get_default_qconfig_mapping", backend, version)
+    _warn_of("get_default_qconfig_dict", "get_default_qconfig_mapping")
+    return default_qconfigs(backend, version)
 
 
 def get_default_qat_qconfig_dict(backend: str = "x86", version: int = 1) -> dict[str, Any]:
     """Return `get_default_qat_qconfig_mapping(...)` as a dict; deprecated in PyTorch."""
-    return _as_dict(
-        "get_default_qat_qconfig_dict", "get_default_qat_qconfig_mapping", backend, version
-    )
+    _warn_of("get_default_qat_qconfig_dict", "get_default_qat_qconfig_mapping")
+    return default_qat_qconfigs(backend, version)
 
 
-def _as_dict(old: str, new: str, backend: str, version: int) -> dict[str, Any]:
-    from tangrad_quantization import qconfig_mapping
-
+def _warn_of(old: str, new: str) -> None:
     warnings.warn(
         f"`{old}` is deprecated and will be removed in a future version. Please use `{new}` "
         f"instead.",
         FutureWarning,
         stacklevel=3,
     )
-    made: dict[str, Any] = getattr(qconfig_mapping, new)(backend, version).to_dict()
-    return made
+
+
+def default_qconfigs(backend: str, version: int) -> dict[str, Any]:
+    """Return the configurations for static quantization, as `QConfigMapping.to_dict` does."""
+    qconfig = get_default_qconfig(backend, version)
+    return _by_type(qconfig, default_weight_observer, backend, lambda observer: observer)
+
+
+def default_qat_qconfigs(backend: str, version: int) -> dict[str, Any]:
+    """Return the configurations for training, as `QConfigMapping.to_dict` does."""
+    qconfig = get_default_qat_qconfig(backend, version)
+    return _by_type(
+        qconfig,
+        default_weight_fake_quant,
+        backend,
+        lambda observer: FixedQParamsFakeQuantize.with_args(observer=observer),
+    )
+
+
+def _by_type(qconfig: QConfig, weight: Any, backend: str, fixed: Any) -> dict[str, Any]:
+    per_tensor = QConfig(qconfig.activation, weight)
+    float_weight = QConfig(qconfig.activation, default_placeholder_observer)
+    of_transposed = per_tensor if backend in ("fbgemm", "x86") else qconfig
+    by_type: list[tuple[Any, Any]] = [
+        ("reshape", default_reuse_input_qconfig),
+        *((kind, of_transposed) for kind in _TRANSPOSED),
+        *((kind, float_weight) for kind in (F.layer_norm, nn.LayerNorm)),
+        (nn.PReLU, default_quint8_weight_qconfig),
+    ]
+    for observer, kinds in _FIXED:
+        of_fixed = QConfig(fixed(observer), weight)
+        by_type += [(kind, of_fixed) for kind in kinds]
+    places = ("module_name_regex", "module_name", "module_name_object_type_order")
+    return {"": qconfig, "object_type": by_type, **{place: [] for place in places}}

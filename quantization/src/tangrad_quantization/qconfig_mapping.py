@@ -5,55 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-import tangrad
-from tangrad import nn
-from tangrad.nn import functional as F
-from tangrad_quantization.fake_quantize import FixedQParamsFakeQuantize, default_weight_fake_quant
-from tangrad_quantization.observer import (
-    _PartialWrapper,
-    default_fixed_qparams_range_0to1_observer,
-    default_fixed_qparams_range_neg1to1_observer,
-    default_placeholder_observer,
-    default_weight_observer,
-)
-from tangrad_quantization.qconfig import (
-    QConfig,
-    default_quint8_weight_qconfig,
-    default_reuse_input_qconfig,
-    get_default_qat_qconfig,
-    get_default_qconfig,
-)
+from tangrad_quantization.qconfig import default_qat_qconfigs, default_qconfigs
 
 __all__ = ["QConfigMapping", "get_default_qat_qconfig_mapping", "get_default_qconfig_mapping"]
 
-_FIXED: tuple[tuple[_PartialWrapper, tuple[Any, ...]], ...] = (
-    (
-        default_fixed_qparams_range_0to1_observer,
-        (
-            nn.Hardsigmoid,
-            F.hardsigmoid,
-            "hardsigmoid",
-            "hardsigmoid_",
-            nn.Sigmoid,
-            tangrad.sigmoid,
-            "sigmoid",
-            "sigmoid_",
-            nn.Softmax,
-        ),
-    ),
-    (
-        default_fixed_qparams_range_neg1to1_observer,
-        (nn.Tanh, tangrad.tanh, "tanh", "tanh_"),
-    ),
-)
-_TRANSPOSED = (
-    nn.ConvTranspose1d,
-    nn.ConvTranspose2d,
-    nn.ConvTranspose3d,
-    F.conv_transpose1d,
-    F.conv_transpose2d,
-    F.conv_transpose3d,
-)
 # Attribute, key of the dict form, keys of an entry before the configuration.
 _STYLES = (
     ("object_type_qconfigs", "object_type"),
@@ -137,33 +92,9 @@ class QConfigMapping:
 
 def get_default_qconfig_mapping(backend: str = "x86", version: int = 0) -> QConfigMapping:
     """Return the mapping for static quantization; see `get_default_qconfig`."""
-    qconfig = get_default_qconfig(backend, version)
-    return _default(qconfig, default_weight_observer, backend, lambda observer: observer)
+    return QConfigMapping.from_dict(default_qconfigs(backend, version))
 
 
 def get_default_qat_qconfig_mapping(backend: str = "x86", version: int = 1) -> QConfigMapping:
     """Return the mapping for training; see `get_default_qat_qconfig`."""
-    qconfig = get_default_qat_qconfig(backend, version)
-    return _default(
-        qconfig,
-        default_weight_fake_quant,
-        backend,
-        lambda observer: FixedQParamsFakeQuantize.with_args(observer=observer),
-    )
-
-
-def _default(qconfig: QConfig, weight: Any, backend: str, fixed: Any) -> QConfigMapping:
-    per_tensor = QConfig(qconfig.activation, weight)
-    made = QConfigMapping().set_global(qconfig)
-    made.set_object_type("reshape", default_reuse_input_qconfig)
-    for kind in _TRANSPOSED:  # their channels do not stand in the first dimension
-        made.set_object_type(kind, per_tensor if backend in ("fbgemm", "x86") else qconfig)
-    float_weight = QConfig(qconfig.activation, default_placeholder_observer)
-    for kind in (F.layer_norm, nn.LayerNorm):
-        made.set_object_type(kind, float_weight)
-    made.set_object_type(nn.PReLU, default_quint8_weight_qconfig)
-    for observer, kinds in _FIXED:
-        of_fixed = QConfig(fixed(observer), weight)
-        for kind in kinds:
-            made.set_object_type(kind, of_fixed)
-    return made
+    return QConfigMapping.from_dict(default_qat_qconfigs(backend, version))
