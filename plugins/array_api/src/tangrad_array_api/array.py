@@ -29,9 +29,7 @@ class Array:
 
     def __reduce__(self) -> tuple[Any, tuple[Any]]:
         """Return what makes the array again, for pickles and copies."""
-        from tangrad_array_api.creation import asarray
-
-        return asarray, (self.tensor,)
+        return self.__array_namespace__().asarray, (self.tensor,)
 
     @property
     def dtype(self) -> Any:
