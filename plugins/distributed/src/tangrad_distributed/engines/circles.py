@@ -12,18 +12,46 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tangrad_distributed import _signal
 from tangrad_distributed.errors import WaitCycleError
 
 if TYPE_CHECKING:
-    from tangrad_distributed.engine import Signature
-    from tangrad_distributed.engines.shared_memory import SharedMemory
+    from tangrad_distributed.engine import Context, Signature
 
 # Seconds after which a wait is shown.
 PATIENCE = 0.2
 _OURS = "tangrad "
+
+
+class Group(Protocol):
+    """What is asked of a `SharedMemory`: its ranks, its work, and the pages that all of them see.
+
+    Attributes:
+        context, rank, size, under_way, busy: as an `Engine` has them.
+    """
+
+    context: Context
+    rank: int
+    size: int
+    under_way: int
+    busy: Callable[[], bool]
+
+    def word_at(self, rank: int, at: int) -> int:
+        """Return the address of a word of a rank's control page."""
+
+    def show_wait(self, text: str) -> None:
+        """Write what this rank waits in."""
+
+    def shown_wait(self, rank: int) -> str:
+        """Return what a rank waits in."""
+
+    def shown(self, rank: int) -> str:
+        """Return how messages name a rank of the group."""
+
+    def fail(self, message: str) -> None:
+        """Tell all others that this rank gave up."""
 
 
 class Circles:
@@ -36,23 +64,23 @@ class Circles:
         signed: where the circle stands that the rank has signed.
     """
 
-    def __init__(self, board: SharedMemory, waits: int, epoch: int, signed: int) -> None:
+    def __init__(self, board: Group, waits: int, epoch: int, signed: int) -> None:
         self._board = board
         self._waits, self._epoch, self._signed = waits, epoch, signed
-        self._groups: list[SharedMemory] = []
+        self._groups: list[Group] = []
         self._shown: tuple[int, int, str, str] | None = None
 
-    def covers(self, group: SharedMemory) -> bool:
+    def covers(self, group: Group) -> bool:
         """Tell whether this is the same rank's, and knows all members of the group."""
         mine, other = self._board.context, group.context
         same = mine.world_ranks[mine.rank] == other.world_ranks[other.rank]
         return same and set(other.world_ranks) <= set(mine.world_ranks)
 
-    def join(self, group: SharedMemory) -> None:
+    def join(self, group: Group) -> None:
         """Watch a group, too."""
         self._groups.append(group)
 
-    def leave(self, group: SharedMemory) -> None:
+    def leave(self, group: Group) -> None:
         """Watch a group no more."""
         self._groups.remove(group)
 
@@ -62,9 +90,7 @@ class Circles:
             self._shown = None
             self._post(self._waits, 0)
 
-    def look(
-        self, group: SharedMemory, peer: int, what: Signature, still: Callable[[], bool]
-    ) -> None:
+    def look(self, group: Group, peer: int, what: Signature, still: Callable[[], bool]) -> None:
         """Show that the rank waits for another one, and look for a circle.
 
         Args:
