@@ -40,6 +40,26 @@ class StorageType(NamedTuple):
     dtype: str
 
 
+def storage_fields(key: Any) -> tuple[StorageType, str, str, int, Any]:
+    """Return the type, key, location, number of elements and view of a persistent id.
+
+    Raises:
+        SerializationError: it is not one of a storage.
+    """
+    if not (isinstance(key, tuple) and len(key) in (5, 6) and key[0] in ("storage", b"storage")):
+        raise SerializationError(f"the pickle refers to something unknown: {shown(key)}")
+    kind, name, location, count = key[1:5]
+    if not (
+        isinstance(kind, StorageType)
+        and isinstance(name, str)
+        and isinstance(location, str)
+        and type(count) is int
+        and 0 <= count < 2**62
+    ):
+        raise SerializationError("the pickle describes a storage wrongly")
+    return kind, name, location, count, key[5] if len(key) == 6 else None
+
+
 def check_geometry(size: Any, stride: Any, offset: Any, itemsize: int, nbytes: int | None) -> None:
     """Check that a tensor lies within its storage.
 

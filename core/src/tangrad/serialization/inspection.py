@@ -16,9 +16,9 @@ from tangrad.serialization.globals import (
     as_torch,
     check_geometry,
     reader_of_layout,
+    storage_fields,
 )
 from tangrad.serialization.machine import SafeUnpickler
-from tangrad.serialization.reading import storage_fields
 from tangrad.serialization.source import Source
 from tangrad.tensor.exchange import dtype_named
 

@@ -15,6 +15,7 @@ from tangrad.serialization.globals import (
     Globals,
     StorageType,
     TensorBuilder,
+    storage_fields,
 )
 from tangrad.serialization.machine import SafeUnpickler
 from tangrad.serialization.options import skips_data, untold_byteorder
@@ -87,26 +88,6 @@ class PickleReader:
             raise SerializationError(
                 f"the pickle is damaged: {error}", file=self._file, offset=stream.tell()
             ) from error
-
-
-def storage_fields(key: Any) -> tuple[StorageType, str, str, int, Any]:
-    """Return the type, key, location, number of elements and view of a persistent id.
-
-    Raises:
-        SerializationError: it is not one of a storage.
-    """
-    if not (isinstance(key, tuple) and len(key) in (5, 6) and key[0] in ("storage", b"storage")):
-        raise SerializationError(f"the pickle refers to something unknown: {shown(key)}")
-    kind, name, location, count = key[1:5]
-    if not (
-        isinstance(kind, StorageType)
-        and isinstance(name, str)
-        and isinstance(location, str)
-        and type(count) is int
-        and 0 <= count < 2**62
-    ):
-        raise SerializationError("the pickle describes a storage wrongly")
-    return kind, name, location, count, key[5] if len(key) == 6 else None
 
 
 def read_archive(
