@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import tangrad
+from tangrad_testing.levels import streams
 from tangrad_testing.levels.check import (
     Check,
     Device,
@@ -21,16 +22,18 @@ from tangrad_testing.levels.check import (
     expect,
     expect_close,
 )
-from tangrad_testing.levels.contract import THREADS, block, pattern, read, write
+from tangrad_testing.levels.contract import THREADS
+from tangrad_testing.levels.memory import block, pattern, read, write
+from tangrad_testing.levels.work import (
+    EVENTS,
+    PIECE,
+    TRIES,
+    give_work,
+    require_events,
+    work_that_takes_a_while,
+)
 
 check, PLAIN = collected(4)
-
-EVENTS = ("record_event", "query_event", "synchronize_event")
-PIECE = 2**22
-# Below this, waiting for work cannot be told from not waiting.
-SHORTEST_WAIT = 0.02
-# More than half have to lie: a busy machine keeps a thread waiting now and then.
-TRIES = 9
 
 
 @check
@@ -70,25 +73,6 @@ def events_come_together(device: Device) -> None:
     """A driver has all three methods of events or none."""
     present = [name for name in EVENTS if getattr(device.driver, name) is not None]
     expect("methods of events", present, list(EVENTS) if present else [])
-
-
-def require_events(device: Device) -> Any:
-    """Return the driver.
-
-    Raises:
-        NotApplicable: it has no events.
-    """
-    device.require_own_memory()
-    if any(getattr(device.driver, name) is None for name in EVENTS):
-        raise NotApplicable("it has no events: work is done when a call returns")
-    return device.driver
-
-
-def give_work(device: Device, a: int, b: int, amount: int) -> None:
-    """Queue copies there and back."""
-    for _ in range(amount):
-        device.driver.copy_within(b, 0, a, 0, PIECE)
-        device.driver.copy_within(a, 0, b, 0, PIECE)
 
 
 @check
@@ -145,30 +129,6 @@ def forget(driver: Any, event: int) -> None:
     """Destroy an event, where a driver has that."""
     if driver.destroy_event is not None:
         driver.destroy_event(event)
-
-
-def work_that_takes_a_while(device: Device, a: int, b: int) -> tuple[int, float]:
-    """Return (how many copies, how long one waits for them at least).
-
-    Raises:
-        NotApplicable: there is never anything to wait for.
-    """
-    amount = 4
-    while amount <= 1024:
-        waited = wait_for_copies(device, a, b, amount)
-        if waited > SHORTEST_WAIT:
-            return amount, min(waited, *(wait_for_copies(device, a, b, amount) for _ in range(2)))
-        amount *= 4
-    raise NotApplicable("its copies are done when they return: there is nothing to wait for")
-
-
-def wait_for_copies(device: Device, a: int, b: int, amount: int) -> float:
-    """Return how long one waits for some copies that were given before."""
-    device.driver.synchronize()
-    give_work(device, a, b, amount)
-    started = time.perf_counter()
-    device.driver.synchronize()
-    return time.perf_counter() - started
 
 
 @check
@@ -235,7 +195,5 @@ def tensors_change_threads(device: Device) -> None:
 
 def checks(device: Device) -> Iterator[Check]:
     """Yield the checks of this level."""
-    from tangrad_testing.levels import streams
-
     yield from PLAIN
     yield from streams.checks(device)

@@ -8,12 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 import tangrad
+from tangrad_testing.levels import lifetime
 from tangrad_testing.levels.check import (
     Check,
     Device,
@@ -23,47 +23,24 @@ from tangrad_testing.levels.check import (
     expect,
     expect_error,
 )
+from tangrad_testing.levels.memory import (
+    MEBIBYTE,
+    MORE_THAN_THERE_IS,
+    SIZES,
+    block,
+    pattern,
+    read,
+    write,
+)
 from tangrad_testing.levels.resources import grown, usage
 
 check, PLAIN = collected(0)
 
-# Around vector registers, thread blocks and pages.
-SIZES = (1, 2, 3, 7, 63, 64, 65, 127, 129, 255, 257, 1023, 1025, 4095, 4096, 4097, 65535, 65537)
-MORE_THAN_THERE_IS = 2**62
 THREADS = 4
-MEBIBYTE = 2**20
 PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 LARGE = 2**31 + 4096  # more than 31 bits count, and than Linux reads or writes in one call
 SECONDS_FOR_A_CHILD = 20  # on a busy machine, as below
 SECONDS_FOR_A_PROCESS = 120
-
-
-def pattern(nbytes: int, seed: int) -> bytes:
-    """Return bytes in which no short run repeats."""
-    return np.random.Generator(np.random.Philox(seed)).bytes(nbytes)
-
-
-@contextmanager
-def block(device: Device, nbytes: int, index: int = 0) -> Iterator[int]:
-    """Hold a piece of the device's memory."""
-    device.require_own_memory()
-    handle = device.driver.allocate(nbytes, index)
-    try:
-        yield handle
-    finally:
-        device.driver.release(handle, nbytes)
-
-
-def write(device: Device, handle: int, offset: int, source: bytes) -> None:
-    """Copy bytes to the device from a buffer that may not be written."""
-    device.driver.copy_from_host(handle, offset, memoryview(source))
-
-
-def read(device: Device, handle: int, offset: int, nbytes: int) -> bytes:
-    """Copy bytes from the device."""
-    target = bytearray(nbytes)
-    device.driver.copy_to_host(handle, offset, memoryview(target))
-    return bytes(target)
 
 
 @check
@@ -459,7 +436,5 @@ def another_process_opens_it(device: Device) -> None:
 
 def checks(device: Device) -> Iterator[Check]:
     """Yield the checks of this level."""
-    from tangrad_testing.levels import lifetime
-
     yield from PLAIN
     yield from lifetime.checks(device)

@@ -24,7 +24,7 @@ from tangrad_testing.levels.check import (
     expect,
     expect_error,
 )
-from tangrad_testing.levels.contract import (
+from tangrad_testing.levels.memory import (
     MEBIBYTE,
     MORE_THAN_THERE_IS,
     SIZES,

@@ -24,15 +24,15 @@ from tangrad_testing.levels.check import (
     collected,
     expect,
 )
-from tangrad_testing.levels.concurrency import (
+from tangrad_testing.levels.lifetime import in_thread, must_not_grow
+from tangrad_testing.levels.memory import MEBIBYTE, block, pattern, read, write
+from tangrad_testing.levels.work import (
     PIECE,
     TRIES,
     give_work,
     require_events,
     work_that_takes_a_while,
 )
-from tangrad_testing.levels.contract import MEBIBYTE, block, pattern, read, write
-from tangrad_testing.levels.lifetime import in_thread, must_not_grow
 
 check, PLAIN = collected(4)
 
