@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 
 from tangrad_cuda import cudnn
+from tangrad_cuda.cudnn_library import TYPES, library
 
 WINDOWS = (
     # sizes of the input and the weight; padding, stride, dilation; groups; sizes of the result
@@ -21,7 +22,7 @@ WINDOWS = (
 def told_sizes(window: int, x: int, w: int, rank: int) -> tuple[int, ...]:
     """Return which sizes of a result the library works out."""
     found = (ctypes.c_int * rank)()
-    ask = cudnn.library().cudnnGetConvolutionNdForwardOutputDim
+    ask = library().cudnnGetConvolutionNdForwardOutputDim
     ask.argtypes = (*(ctypes.c_void_p,) * 3, ctypes.c_int, ctypes.c_void_p)
     assert ask(window, x, w, rank, found) == 0
     return tuple(found)
@@ -29,8 +30,8 @@ def told_sizes(window: int, x: int, w: int, rank: int) -> tuple[int, ...]:
 
 def main() -> None:
     """Describe some convolutions, and compare what the library makes of them."""
-    print("cuDNN", cudnn.library().cudnnGetVersion())
-    for name, dtype in cudnn.TYPES.items():
+    print("cuDNN", library().cudnnGetVersion())
+    for name, dtype in TYPES.items():
         for x, w, placed, groups, expected in WINDOWS:
             described = [
                 cudnn.described(n, dtype.stored, s) for n, s in zip("xw", (x, w), strict=True)

@@ -14,98 +14,22 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import tangrad
-from tangrad.plugin import find_op, get_driver, location, register_kernel
-from tangrad_cuda import _launch, libraries
+from tangrad.plugin import location
+from tangrad_cuda import _launch
 from tangrad_cuda.backends import cudnn as settings
-from tangrad_cuda.planned import Calls, DeviceHandle, handle_on
+from tangrad_cuda.cudnn_library import KINDS, OPS, TYPES, Type, call, library
+from tangrad_cuda.planned import DeviceHandle, handle_on
 
-_INT, _SIZE, _POINTER = ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p
-_POINTERS = (_POINTER,) * 12
-_WITHOUT = "tangrad.backends.cudnn.enabled = False"
-
-
-class _Kind(NamedTuple):
-    """Which of a convolution's tensors are read and written, and how many algorithms there are."""
-
-    read: tuple[str, str]
-    written: str
-    algorithms: int
-
-
-_KINDS = {
-    "Forward": _Kind(("x", "w"), "y", 8),
-    "BackwardData": _Kind(("w", "y"), "x", 6),
-    "BackwardFilter": _Kind(("x", "y"), "w", 7),
-}
-# {op: (kind, places of x, w, y and the bias, if any, among its results, then its arguments)}
-OPS: dict[str, tuple[str, tuple[int, ...]]] = {
-    "convolution": ("Forward", (1, 2, 0)),
-    "convolution_biased": ("Forward", (1, 2, 0, 3)),
-    "convolution_input": ("BackwardData", (0, 1, 2)),
-    "convolution_weight": ("BackwardFilter", (1, 0, 2)),
-    "convolution_weight_bias": ("BackwardFilter", (2, 0, 3, 1)),
-}
-_RUN = (*_POINTERS[:7], _INT, _POINTER, _SIZE, *_POINTERS[:3])
-_FUNCTIONS: dict[str, tuple[Any, ...]] = {
-    "cudnnGetVersion": (),
-    "cudnnGetErrorString": (_INT,),
-    "cudnnCreate": (_POINTER,),
-    "cudnnSetStream": _POINTERS[:2],
-    "cudnnCreateTensorDescriptor": (_POINTER,),
-    "cudnnSetTensorNdDescriptor": (_POINTER, _INT, _INT, _POINTER, _POINTER),
-    "cudnnCreateFilterDescriptor": (_POINTER,),
-    "cudnnSetFilterNdDescriptor": (_POINTER, _INT, _INT, _INT, _POINTER),
-    "cudnnCreateConvolutionDescriptor": (_POINTER,),
-    "cudnnSetConvolutionNdDescriptor": (_POINTER, _INT, *_POINTERS[:3], _INT, _INT),
-    "cudnnSetConvolutionGroupCount": (_POINTER, _INT),
-    "cudnnSetConvolutionMathType": (_POINTER, _INT),
-    "cudnnDestroyTensorDescriptor": (_POINTER,),
-    "cudnnDestroyFilterDescriptor": (_POINTER,),
-    "cudnnDestroyConvolutionDescriptor": (_POINTER,),
-    "cudnnAddTensor": _POINTERS[:7],
-    "cudnnConvolutionBackwardBias": _POINTERS[:7],
-    **{f"cudnnConvolution{kind}": _RUN for kind in _KINDS},
-    **{
-        f"cudnnGetConvolution{kind}Algorithm_v7": (*_POINTERS[:5], _INT, *_POINTERS[:2])
-        for kind in _KINDS
-    },
-    **{
-        f"cudnnFindConvolution{kind}AlgorithmEx": (
-            *_POINTERS[:8],
-            _INT,
-            *_POINTERS[:3],
-            _SIZE,
-        )
-        for kind in _KINDS
-    },
-}
+_INT = ctypes.c_int
 # Numbers of the library's enumerations.
 _CROSS_CORRELATION, _BY_ROWS, _DETERMINISTIC = 1, 0, 1
 _DEFAULT_MATH, _TENSOR_MATH, _FMA_MATH = 0, 1, 3
-_OLDEST = 8000
 # More elements than its 32-bit sizes count, and more dimensions than it convolves.
 _MOST_ELEMENTS, _MOST_SPATIAL = 2**31 - 1, 3
 WORKSPACE = 256 << 20
-
-
-class _Type(NamedTuple):
-    """How a dtype is stored and computed, by the library's numbers, and how it is scaled."""
-
-    stored: int
-    computed: int
-    number: Any
-
-
-TYPES = {
-    "float32": _Type(0, 0, ctypes.c_float),
-    "float64": _Type(1, 1, ctypes.c_double),
-    "float16": _Type(2, 0, ctypes.c_float),
-    "bfloat16": _Type(9, 0, ctypes.c_float),
-}
 
 
 class _Found(ctypes.Structure):
@@ -115,31 +39,11 @@ class _Found(ctypes.Structure):
         ("algorithm", _INT),
         ("status", _INT),
         ("time", ctypes.c_float),
-        ("workspace", _SIZE),
+        ("workspace", ctypes.c_size_t),
         ("determinism", _INT),
         ("math", _INT),
         ("reserved", _INT * 3),
     ]
-
-
-@cache
-def library() -> ctypes.CDLL:
-    """Open cuDNN.
-
-    Raises:
-        RuntimeError: it is not installed, too old, or cannot be loaded.
-    """
-    found = libraries.opened("libcudnn.so", _FUNCTIONS, "cuDNN", "nvidia-cudnn-cu13", _WITHOUT)
-    found.cudnnGetVersion.restype, found.cudnnGetErrorString.restype = _SIZE, ctypes.c_char_p
-    if found.cudnnGetVersion() < _OLDEST:
-        raise RuntimeError(
-            f"cuDNN {found.cudnnGetVersion()} is too old, 8 is the first that is called; run: "
-            f"pip install nvidia-cudnn-cu13, or go on without: {_WITHOUT}"
-        )
-    return found
-
-
-_call = Calls(library, lambda status: library().cudnnGetErrorString(status).decode(), _WITHOUT)
 
 
 def kernel_for(driver: Any, op: Any, dtype: Any, own: Callable[..., None]) -> Callable[..., None]:
@@ -151,15 +55,6 @@ def kernel_for(driver: Any, op: Any, dtype: Any, own: Callable[..., None]) -> Ca
     if takes and settings.is_available(warn=True):
         return Convolution(driver, own, op.name)
     return own
-
-
-def choose() -> None:
-    """Let convolutions be computed by what the switch says, on a device that is in use."""
-    driver = get_driver("cuda")
-    for name in OPS:
-        for dtype in TYPES:
-            kernel = driver.kernel_for(find_op(name), getattr(tangrad, dtype))
-            register_kernel(name, kernel, device="cuda", dtypes=[dtype])
 
 
 class Work(NamedTuple):
@@ -243,15 +138,15 @@ class _Plan(NamedTuple):
 class Handle(DeviceHandle):
     """cuDNN on one device, with what it proposed for the convolutions met so far."""
 
-    calls, creates = _call, "cudnnCreate"
+    calls, creates = call, "cudnnCreate"
 
     def forget(self, plan: _Plan | None) -> None:
         """Give back the descriptions of a plan."""
         if plan is not None:
-            _call("cudnnDestroyConvolutionDescriptor", plan.window)
+            call("cudnnDestroyConvolutionDescriptor", plan.window)
             for name, tensor in plan.tensors.items():
                 kind = "Filter" if name == "w" else "Tensor"
-                _call(f"cudnnDestroy{kind}Descriptor", tensor)
+                call(f"cudnnDestroy{kind}Descriptor", tensor)
 
     def convolve(self, work: Work) -> bool:
         """Compute what is to be written; False where the library has no algorithm for it.
@@ -266,28 +161,28 @@ class Handle(DeviceHandle):
         dtype = work.tensors["x"].dtype.name
         key = work.kind, dtype, *work.sizes.values(), work.window, work.groups, told
         with self.lock:
-            _call("cudnnSetStream", self.number, self.stream())
+            call("cudnnSetStream", self.number, self.stream())
             plan = self.plan_for(key, lambda: self._plan(work, TYPES[dtype]))
             return plan is not None and self._run(plan, work, TYPES[dtype])
 
-    def _run(self, plan: _Plan, work: Work, kind: _Type) -> bool:
+    def _run(self, plan: _Plan, work: Work, kind: Type) -> bool:
         one, zero = ctypes.byref(kind.number(1)), ctypes.byref(kind.number(0))
-        (first, second), out, _ = _KINDS[work.kind]
+        (first, second), out, _ = KINDS[work.kind]
         given = {n: (plan.tensors[n], sum(location(t))) for n, t in work.tensors.items()}
         try:
             workspace = self._workspace(plan.found.workspace)
         except tangrad.OutOfMemoryError:
             return False  # the own kernels need none
-        _call(
+        call(
             f"cudnnConvolution{work.kind}", self.number, one, *given[first], *given[second],
             plan.window, plan.found.algorithm, *workspace.given, zero, *given[out],
         )  # fmt: skip
         if work.bias is not None:
             bias = plan.tensors["bias"], sum(location(work.bias))
             if work.kind == "Forward":
-                _call("cudnnAddTensor", self.number, one, *bias, one, *given["y"])
+                call("cudnnAddTensor", self.number, one, *bias, one, *given["y"])
             else:
-                _call("cudnnConvolutionBackwardBias", self.number, one, *given["y"], zero, *bias)
+                call("cudnnConvolutionBackwardBias", self.number, one, *given["y"], zero, *bias)
         return True
 
     def _workspace(self, size: int) -> _Workspace:
@@ -299,7 +194,7 @@ class Handle(DeviceHandle):
                 return self._workspace(WORKSPACE >> halved)
         return self._workspace(0)
 
-    def _plan(self, work: Work, kind: _Type) -> _Plan | None:
+    def _plan(self, work: Work, kind: Type) -> _Plan | None:
         tensors = {n: described(n, kind.stored, sizes) for n, sizes in work.sizes.items()}
         # As the library broadcasts it: one number for each channel.
         channels = (1, work.sizes["w"][0], *(1,) * len(work.window[0]))
@@ -310,12 +205,12 @@ class Handle(DeviceHandle):
         if found is None:
             self.forget(plan)
             return None
-        _call("cudnnSetConvolutionMathType", window, found.math)
+        call("cudnnSetConvolutionMathType", window, found.math)
         return plan
 
     def _algorithm(self, work: Work, tensors: Mapping[str, int], window: int) -> _Found | None:
         """Return the first algorithm that may be taken: by rules, or by trying all of them."""
-        kind = _KINDS[work.kind]
+        kind = KINDS[work.kind]
         found, count = (_Found * kind.algorithms)(), _INT()
         (first, second), out = kind.read, kind.written
         if settings.benchmark:
@@ -333,7 +228,7 @@ class Handle(DeviceHandle):
             )  # fmt: skip
         if _is_not_supported(status):
             return None
-        _call.check(status, f"the choice of an algorithm for cudnnConvolution{work.kind}")
+        call.check(status, f"the choice of an algorithm for cudnnConvolution{work.kind}")
         for each in found[: count.value]:
             exact = each.determinism == _DETERMINISTIC or not settings.deterministic
             if each.status == 0 and each.workspace <= WORKSPACE and exact:
@@ -349,7 +244,7 @@ class _Workspace:
         self.given = (None if self._kept is None else sum(location(self._kept)), size)
 
 
-def _math(kind: _Type) -> int:
+def _math(kind: Type) -> int:
     """Say which instructions may be used: as PyTorch, TF32 only where it is allowed."""
     if kind.stored == TYPES["float16"].stored:
         return _TENSOR_MATH
@@ -364,28 +259,26 @@ def _integers(values: Sequence[int]) -> Any:
 def described(name: str, stored: int, sizes: tuple[int, ...]) -> int:
     """Return the library's description of a contiguous tensor, or of the filter "w"."""
     if name == "w":
-        made = _call.made("cudnnCreateFilterDescriptor")
-        _call("cudnnSetFilterNdDescriptor", made, stored, _BY_ROWS, len(sizes), _integers(sizes))
+        made = call.made("cudnnCreateFilterDescriptor")
+        call("cudnnSetFilterNdDescriptor", made, stored, _BY_ROWS, len(sizes), _integers(sizes))
         return made
     steps = [1]
     for size in reversed(sizes[1:]):
         steps.insert(0, steps[0] * size)
-    made = _call.made("cudnnCreateTensorDescriptor")
-    _call(
-        "cudnnSetTensorNdDescriptor", made, stored, len(sizes), _integers(sizes), _integers(steps)
-    )
+    made = call.made("cudnnCreateTensorDescriptor")
+    call("cudnnSetTensorNdDescriptor", made, stored, len(sizes), _integers(sizes), _integers(steps))
     return made
 
 
-def described_window(window: Sequence[tuple[int, ...]], groups: int, kind: _Type, math: int) -> int:
+def described_window(window: Sequence[tuple[int, ...]], groups: int, kind: Type, math: int) -> int:
     """Return the library's description of padding, stride and dilation, and of how to compute."""
-    made = _call.made("cudnnCreateConvolutionDescriptor")
-    _call(
+    made = call.made("cudnnCreateConvolutionDescriptor")
+    call(
         "cudnnSetConvolutionNdDescriptor", made, len(window[0]), *map(_integers, window),
         _CROSS_CORRELATION, kind.computed,
     )  # fmt: skip
-    _call("cudnnSetConvolutionGroupCount", made, groups)
-    _call("cudnnSetConvolutionMathType", made, math)
+    call("cudnnSetConvolutionGroupCount", made, groups)
+    call("cudnnSetConvolutionMathType", made, math)
     return made
 
 

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from tangrad.plugin import availability
+import tangrad
+from tangrad.plugin import availability, find_op, opened_drivers, register_kernel
 
 API = 1
 
@@ -57,12 +58,19 @@ class _Settings(ModuleType):
         before, _enabled = _enabled, bool(chosen)
         if before == _enabled:
             return
-        from tangrad_cuda.driver import Cuda
+        for driver in opened_drivers():
+            if driver.name == "cuda":
+                _choose(driver)
 
-        if Cuda.opened:
-            from tangrad_cuda import cudnn
 
-            cudnn.choose()
+def _choose(driver: Any) -> None:
+    """Let convolutions be computed by what the switch says, on a device that is in use."""
+    from tangrad_cuda import cudnn_library
+
+    for name in cudnn_library.OPS:
+        for dtype in cudnn_library.TYPES:
+            kernel = driver.kernel_for(find_op(name), getattr(tangrad, dtype))
+            register_kernel(name, kernel, device="cuda", dtypes=[dtype])
 
 
 sys.modules[__name__].__class__ = _Settings
@@ -70,9 +78,9 @@ sys.modules[__name__].__class__ = _Settings
 
 def version() -> int | None:
     """Return cuDNN's version, such as 91300; None where it cannot be loaded."""
-    from tangrad_cuda import cudnn
+    from tangrad_cuda import cudnn_library
 
-    return int(cudnn.library().cudnnGetVersion()) if is_available() else None
+    return int(cudnn_library.library().cudnnGetVersion()) if is_available() else None
 
 
 def is_available(*, warn: bool = False) -> bool:
@@ -84,10 +92,10 @@ def is_available(*, warn: bool = False) -> bool:
     global _warned
     if availability("cuda")[1] != "available":
         return False
-    from tangrad_cuda import cudnn
+    from tangrad_cuda import cudnn_library
 
     try:
-        cudnn.library()
+        cudnn_library.library()
     except RuntimeError as error:
         if warn and not _warned:
             _warned = True
@@ -98,9 +106,9 @@ def is_available(*, warn: bool = False) -> bool:
 
 def is_acceptable(tensor: Any) -> bool:
     """Return whether cuDNN would take a tensor: it is chosen and there, and takes the dtype."""
-    from tangrad_cuda import cudnn
+    from tangrad_cuda import cudnn_library
 
-    fits = tensor.device.type == "cuda" and tensor.dtype.name in cudnn.TYPES
+    fits = tensor.device.type == "cuda" and tensor.dtype.name in cudnn_library.TYPES
     return _enabled and fits and is_available()
 
 
