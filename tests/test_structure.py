@@ -102,7 +102,7 @@ def imports(tree: ast.AST, late: bool = False) -> Iterator[tuple[ast.stmt, bool]
 
 
 def imported_parts(statement: ast.stmt, tree: ast.Module, path: Path, late: bool) -> Iterator[str]:
-    for name in imported_names(statement, path):
+    for name in imported_names(statement, path.relative_to(CORE.parent)):
         top, *rest = name.split(".")
         if top != "tangrad":
             continue
@@ -117,9 +117,10 @@ def imported_parts(statement: ast.stmt, tree: ast.Module, path: Path, late: bool
 
 
 def imported_names(statement: ast.stmt, path: Path) -> list[str]:
+    """Return what a statement imports, given the place of its file below the source root."""
     if isinstance(statement, ast.Import):
         return [alias.name for alias in statement.names]
-    package = path.relative_to(CORE.parent).parent.parts
+    package = path.parent.parts
     above = package[: len(package) - statement.level + 1] if statement.level else ()
     base = ".".join([*above, *filter(None, [statement.module])])
     return [f"{base}.{alias.name}" for alias in statement.names]
@@ -166,15 +167,25 @@ def test_imports_never_point_upward(path: Path) -> None:
     assert not upward
 
 
-def module_files() -> dict[str, Path]:
+def source_roots() -> list[Path]:
+    """Return the folders that hold the modules of a package: of the core and of all others."""
+    places = ("core/src", "backend_*/src", "backend_*/*/src", "quantization/src", "plugins/*/src")
+    return sorted(root for place in places for root in ROOT.glob(place))
+
+
+def module_files(root: Path) -> dict[str, Path]:
     """Return {module: file}, without the faces of packages, which only hand names on."""
-    files = [path for path in python_files() if path.name != "__init__.py"]
-    return {".".join(path.relative_to(CORE.parent).with_suffix("").parts): path for path in files}
+    places = [path.relative_to(root) for path in root.rglob("*.py")]
+    return {
+        ".".join(place.with_suffix("").parts): place
+        for place in places
+        if place.name not in {"__init__.py", "_index.py"}
+    }
 
 
-def imported_files(path: Path, modules: dict[str, Path]) -> set[str]:
+def imported_files(root: Path, path: Path, modules: dict[str, Path]) -> set[str]:
     """Return the modules that a file imports: when it is loaded, late, or for its types alone."""
-    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    nodes = ast.walk(ast.parse((root / path).read_text("utf-8")))
     statements = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     names = [name for statement in statements for name in imported_names(statement, path)]
     return {
@@ -196,9 +207,10 @@ def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
     return found
 
 
-def test_files_do_not_import_each_other_in_circles() -> None:
-    modules = module_files()
-    graph = {module: imported_files(path, modules) for module, path in modules.items()}
+@pytest.mark.parametrize("root", source_roots(), ids=lambda root: str(root.relative_to(ROOT)))
+def test_files_do_not_import_each_other_in_circles(root: Path) -> None:
+    modules = module_files(root)
+    graph = {module: imported_files(root, path, modules) for module, path in modules.items()}
     circles = {module: reachable(graph, module) for module in graph}
     assert not {
         module: sorted(other for other in ahead if module in circles[other])
