@@ -1,7 +1,4 @@
-"""What the calls of a graph do beside giving a result: which memory they write, and what shares it.
-
-Where it is not known what a call does with memory, its result counts as sharing that of all inputs.
-"""
+"""What a call of a graph does beside giving a result: which memory it writes, and what it draws."""
 
 from __future__ import annotations
 
@@ -14,8 +11,7 @@ from typing import Any, TypeAlias
 import tangrad
 from tangrad import nn
 
-# Those of `graph.py` and `node.py`, which ask here what a call does.
-Graph: TypeAlias = Any
+# That of `node.py`, which asks here what it does.
 Node: TypeAlias = Any
 
 side_effectful_functions: set[Any] = {
@@ -65,7 +61,7 @@ def has_effect(node: Node, impure_random: bool = True) -> bool:
     """
     if node.op == "call_module":
         return _has_module_effect(_submodule(node), impure_random)
-    if node.op == "call_function" and _is_declared(node.target):
+    if node.op == "call_function" and is_declared(node.target):
         return True
     if node.op == "call_method" and node.target in _WRITING_METHODS:
         return True
@@ -74,7 +70,7 @@ def has_effect(node: Node, impure_random: bool = True) -> bool:
     return bool(_written(node)) or bool(_out(node)) or (impure_random and _draws(node))
 
 
-def _is_declared(target: Any) -> bool:
+def is_declared(target: Any) -> bool:
     """Return whether a function is one of those that do more than compute."""
     if _is_in(target, side_effectful_functions) or _is_in(target, _IN_PLACE_OPERATORS):
         return True
@@ -107,7 +103,7 @@ def _written(node: Node) -> tuple[Any, ...]:
         return args[:1]
     if _is_in(target, _IN_PLACE_OPERATORS):
         return args[:1]
-    if _is_declared(target):
+    if is_declared(target):
         return (*args, *kwargs.values()) if _sends(target) else _NONE
     return _written_by_op(target, args, kwargs)
 
@@ -247,7 +243,7 @@ def _nodes(value: Any) -> Iterator[Node]:
         yield value
 
 
-def _is_fresh(node: Node) -> bool:
+def is_fresh(node: Node) -> bool:
     """Return whether a result is known to have memory of its own."""
     if node.kwargs.get("out") is not None or _written(node):
         return False
@@ -264,99 +260,3 @@ def _is_fresh(node: Node) -> bool:
     if type(definition).__name__ in ("PointwiseDefinition", "ReductionDefinition"):
         return True
     return definition.schema.name in _FRESH_OPS
-
-
-class Memory:
-    """Which nodes of a graph may share memory, and which of it the graph writes.
-
-    The inputs of a graph may all be the same memory.
-
-    Args:
-        graph: the graph.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self._above: dict[Node, Node] = {}
-        self._written: set[Node] = set()
-        outside: dict[Any, Node] = {}
-        for node in graph.nodes:
-            if node.op == "output":
-                continue
-            if node.op in ("placeholder", "get_attr"):
-                place = node.target if node.op == "get_attr" else None
-                self._join(node, outside.setdefault(place, node))
-            elif not _is_fresh(node):
-                for used in node.all_input_nodes:
-                    self._join(node, used)
-        for node in graph.nodes:
-            for target in written(node):
-                self._written.add(self.of(target))
-
-    def of(self, node: Node) -> Node:
-        """Return the node that stands for all that may share its memory."""
-        above = self._above.get(node, node)
-        while above is not node:
-            node, above = above, self._above.get(above, above)
-        return node
-
-    def is_written(self, node: Node) -> bool:
-        """Return whether the graph may write the memory of a node."""
-        return self.of(node) in self._written
-
-    def _join(self, a: Node, b: Node) -> None:
-        self._above[self.of(a)] = self.of(b)
-
-
-def order_of_writes(graph: Graph) -> dict[Node, set[Node]]:
-    """Return for nodes the earlier ones that must run before, as one writes what another sees.
-
-    What a node is given as an argument is not told of. Random numbers may be drawn in any order.
-
-    Args:
-        graph: the graph.
-    """
-    found: dict[Node, set[Node]] = {}
-    if not any(has_effect(n, False) for n in graph.nodes if n.op in _CALLS):
-        return found
-    memory = Memory(graph)
-    writer: dict[Any, Node] = {}
-    readers: dict[Any, list[Node]] = {}
-    barrier: Node | None = None  # the last call that changes how others run
-    since: list[Node] = []
-    for node in graph.nodes:
-        if node.op not in _CALLS:
-            continue
-        before: set[Node] = set() if barrier is None else {barrier}
-        writes: set[Any] = {memory.of(n) for n in written(node)}
-        seen = {memory.of(n) for n in _read(node)}
-        if node.op == "call_module" and has_effect(node, False):
-            writes.add(node.target)  # its buffers
-        for place in writes | seen:
-            if place in writer:
-                before.add(writer[place])
-        for place in writes:
-            before.update(readers.pop(place, ()))
-            writer[place] = node
-        for place in seen - writes:
-            readers.setdefault(place, []).append(node)
-        if node.op == "call_function" and _is_declared(node.target) and not writes:
-            before.update(since)
-            barrier, since = node, []
-        else:
-            since.append(node)
-        if before:
-            found[node] = before
-    return found
-
-
-_CALLS = ("call_function", "call_method", "call_module")
-
-
-def _read(node: Node) -> list[Node]:
-    """Return the nodes whose values a call looks at; a view looks at none."""
-    if node.target is operator.getitem and isinstance(node.args[1], (int, str)):
-        return []
-    op = node.target if node.op == "call_function" else None
-    if getattr(getattr(op, "definition", None), "geometry", None) is not None:
-        return []
-    return node.all_input_nodes

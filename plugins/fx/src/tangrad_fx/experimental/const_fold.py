@@ -9,9 +9,9 @@ from typing import Any
 import tangrad
 from tangrad.nn import Module, Parameter, ParameterList
 from tangrad_fx._symbolic_trace import symbolic_trace
-from tangrad_fx.effects import Memory
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule
+from tangrad_fx.memory import Memory
 from tangrad_fx.node import Node
 
 __all__ = ["FoldedGraphModule", "get_unique_attr_name_in_module", "split_const_subgraphs"]

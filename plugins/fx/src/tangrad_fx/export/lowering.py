@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import tangrad
 from tangrad import Tensor
 from tangrad.utils import _pytree
-from tangrad_fx.effects import Memory
 from tangrad_fx.experimental.proxy_tensor import ProxyTorchDispatchMode, PythonKeyTracer
 from tangrad_fx.export import sizes as varying
 from tangrad_fx.export.dynamic_shapes import Size
@@ -29,6 +28,7 @@ from tangrad_fx.export.graph_signature import (
 )
 from tangrad_fx.export.tracing import Trace, drop_unused_parts
 from tangrad_fx.graph import Graph
+from tangrad_fx.memory import Memory
 from tangrad_fx.node import Argument, Node
 
 Table = Mapping[Any, Callable[..., Any]]

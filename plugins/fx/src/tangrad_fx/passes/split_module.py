@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tangrad.nn import Module
-from tangrad_fx.effects import order_of_writes
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule, _assign_attr, _get_attr
+from tangrad_fx.memory import order_of_writes
 from tangrad_fx.node import Node, map_arg
 
 __all__ = ["Partition", "split_module"]

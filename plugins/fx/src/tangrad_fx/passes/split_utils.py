@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tangrad.nn import Module
-from tangrad_fx.effects import order_of_writes
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule
+from tangrad_fx.memory import order_of_writes
 from tangrad_fx.node import Node, map_arg
 from tangrad_fx.passes.utils.common import HolderModule, lift_subgraph_as_module
 

@@ -6,9 +6,9 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from tangrad_fx.effects import order_of_writes
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule
+from tangrad_fx.memory import order_of_writes
 from tangrad_fx.node import Node
 from tangrad_fx.passes.tools_common import stable_topological_sort, topo_sort
 from tangrad_fx.passes.utils.common import lift_subgraph_as_module

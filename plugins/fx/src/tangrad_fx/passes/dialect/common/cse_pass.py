@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad.utils._pytree import tree_flatten
-from tangrad_fx.effects import Memory, written
+from tangrad_fx.effects import written
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule
+from tangrad_fx.memory import Memory
 from tangrad_fx.node import Node
 from tangrad_fx.passes.infra.pass_base import PassBase, PassResult
 
