@@ -134,3 +134,19 @@ def test_mappings_survive_being_a_dict(kind):
     again = ours.QConfigMapping.from_dict(mapping.to_dict())
     assert again.to_dict() == mapping.to_dict()
     assert len(mapping.object_type_qconfigs) == len(getattr(theirs, kind)().object_type_qconfigs)
+
+
+@pytest.mark.parametrize("backend", ["x86", "qnnpack"])
+@pytest.mark.parametrize("kind", ["get_default_qconfig", "get_default_qat_qconfig"])
+def test_the_older_dicts_say_what_the_mappings_say(kind, backend):
+    older, mapping = (
+        quiet(getattr(ours, f"{kind}_{form}"), backend) for form in ("dict", "mapping")
+    )
+    assert ours.qconfig_equals(older[""], mapping.global_qconfig)
+    assert [name for name, _ in older["object_type"]] == list(mapping.object_type_qconfigs)
+    pairs = zip(older["object_type"], mapping.object_type_qconfigs.values(), strict=True)
+    assert all(ours.qconfig_equals(qconfig, same) for (_, qconfig), same in pairs)
+    theirs_ = quiet(getattr(theirs.qconfig, f"{kind}_dict"), backend)
+    assert {key: len(found) for key, found in older.items()} == {
+        key: len(found) for key, found in theirs_.items()
+    }
