@@ -27,6 +27,7 @@ KNOWN = (
     *("tangrad.utils._pytree", "tangrad.utils._python_dispatch", "tangrad._assert"),
     *("tangrad._foreach_add_", "tangrad._foreach_mul_", "tangrad._foreach_zero_"),
     *("tangrad._fused_", "tangrad._standard_gamma", "tangrad._sample_dirichlet"),
+    "tangrad.nn.modules.module._IncompatibleKeys",
     *("tangrad.nn.modules.batchnorm._BatchNorm", "tangrad.TypedStorage._untyped_storage"),
     *("tangrad._unsafe_view", "tuple._make"),
 )
