@@ -332,25 +332,6 @@ def make_op(definition, str kind, spec):
     return op
 
 
-cdef int find_bounds(Op op, list words) except -1:
-    """Note what each operand and Scalar of a pointwise op does with a number beyond the dtype computed in."""
-    cdef int i, k = 0
-    for i in range(op.nparams):
-        op.beyond[i] = BEYOND_WRAPPED
-        if op.kind_ != OP_POINTWISE:
-            continue
-        if op.ptype[i] == P_SCALAR or op.ptype[i] == P_SCALAR_OPT:
-            op.beyond[i] = BEYOND_REFUSED if "narrow" in words else BEYOND_WIDE
-        elif op.ptype[i] == P_OPERAND:
-            op.beyond[i] = BEYOND_WORDS.index(words[min(k, words.index("narrow") - 1 if "narrow" in words
-                                                        else len(words) - 1)])
-            if op.exact_numbers and op.beyond[i] == BEYOND_REFUSED:
-                op.beyond[i] = BEYOND_WIDE
-            k += 1
-        op.bounded |= op.beyond[i] != BEYOND_WRAPPED
-    return 0
-
-
 cdef bint takes_sizes(Op op):
     return op.nparams == 2 and op.ptype[0] == P_TENSOR and op.ptype[1] == P_INTS and op.varargs == 1 \
         and op.plength[1] == 0 and op.npositional == 2
