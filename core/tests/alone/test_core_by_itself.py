@@ -10,13 +10,14 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from importlib.util import find_spec
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
-alone = pytest.mark.skipif(find_spec("tangrad_nn") or find_spec("tangrad.nn"), reason="not alone")
+OTHERS = [d.name for d in distributions() if d.name.startswith("tangrad-")]
+alone = pytest.mark.skipif(OTHERS != ["tangrad-core"], reason="other packages are installed")
 
 
 def install(example: str, site: Path) -> None:

@@ -26,9 +26,14 @@ from tangrad.plugin.names import OFFERED, offered
 if TYPE_CHECKING:  # the module of the same name can be called, which type checkers do not see
     from tangrad.ops.definition.define import op as op
 
-_find, __dir__ = offered(__name__, {n: m for names in OFFERED.values() for n, m in names.items()})
+_ALL = {name: where for names in OFFERED.values() for name, where in names.items()}
+_find, __dir__ = offered(__name__, _ALL)
 
 
 def __getattr__(name: str) -> Any:
+    if name not in _ALL:  # such as `compiled`, of a package of its own
+        from tangrad.plugins.namespaces import resolve
+
+        return resolve(f"plugin.{name}")
     value = globals()[name] = _find(name)
     return value

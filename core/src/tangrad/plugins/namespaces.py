@@ -284,7 +284,9 @@ def _kind(name: str) -> Callable[[str], ModuleType] | None:
         return _intermediate
     entry = _neutral().get(name)
     if entry is not None and "device_flags" not in entry:  # that one is of a class, no module
-        return _neutral_module if _has_answers(name) or _holds_answers(name) else _missing
+        answers = _has_answers(name) or _holds_answers(name)
+        # A part that `tangrad` requires has no answers of its own, whatever names below it have.
+        return _neutral_module if answers and "package" not in entry else _missing
     return None if _switched_off(name) is None else _missing
 
 
