@@ -97,7 +97,7 @@ cdef int call_c_kernel(Op op, tg_kernel* kernel, DeviceRuntime dev, object outs,
         elif PyLong_Check(<object>x):
             arguments[p].kind = TG_ARG_INT
             arguments[p].value.i = PyLong_AsLongLongAndOverflow(<object>x, &beyond)
-            if beyond and op.ptype[p] != P_INT and v and KIND[views[0].dtype] > KIND_INT:
+            if beyond and op.ptype[p] in (P_SCALAR, P_SCALAR_OPT, P_OPERAND) and v and KIND[views[0].dtype] > KIND_INT:
                 arguments[p].kind, arguments[p].value.f = TG_ARG_FLOAT, <object>x
             elif beyond:
                 arguments[p].value.i = <int64_t>PyLong_AsUnsignedLongLongMask(<object>x)
