@@ -19,16 +19,30 @@ ROOT = Path(__file__).resolve().parents[1]
 CALLS = ROOT / "tests" / "typing"
 
 
+# What `tangrad` requires beside the core, with the modules whose stubs are written.
+USUAL = {
+    "data": (),
+    "distributions": (),
+    "nn": ("tangrad.nn.functional",),
+    "optim": (),
+    "torch_surface": ("tangrad._utils", "tangrad.functional"),
+}
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the package as a wheel has it: sources, py.typed and stubs."""
+    """Return a folder with what `tangrad` requires as wheels have it: sources, py.typed, stubs."""
     folder = tmp_path_factory.mktemp("site")
-    shutil.copytree(
-        ROOT / "core" / "src" / "tangrad",
-        folder / "tangrad",
-        ignore=shutil.ignore_patterns("*.so", "*.c", "*.pyx", "*.pxi", "__pycache__"),
-    )
-    in_a_new_process(str(ROOT / "core" / "build_stubs.py"), str(folder))
+    left_out = shutil.ignore_patterns("*.so", "*.c", "*.pyx", "*.pxi", "__pycache__")
+    for package in ("core", *(f"plugins/{name}" for name in USUAL)):
+        source = ROOT / package / "src" / "tangrad"
+        shutil.copytree(source, folder / "tangrad", ignore=left_out, dirs_exist_ok=True)
+    by_hand = str(ROOT / "core" / "stubs" / "_C.pyi")
+    in_a_new_process("-m", "tangrad.plugin.stubs", str(folder), "--core", by_hand)
+    for package, modules in USUAL.items():
+        if modules:
+            told = ["--package", package]
+            in_a_new_process("-m", "tangrad.plugin.stubs", str(folder), *modules, *told)
     return folder
 
 
@@ -141,7 +155,9 @@ print(*(name for name in dir(place) if not inspect.ismodule(getattr(place, name)
     names = in_a_new_process("-c", program).split()
     public = {name for name in names if name[0] != "_"} - {"annotations", "Any", "TYPE_CHECKING"}
     assert public
-    assert public - names_in(site / "tangrad" / f"{file}.pyi") == set()
+    stubs = [site / "tangrad" / f"{file}.pyi"]
+    stubs += [] if module else (site / "tangrad" / "brought").glob("*.pyi")
+    assert public - set().union(*map(names_in, stubs)) == set()
 
 
 def test_every_method_is_in_the_stub(site: Path) -> None:

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from tangrad.plugin.names import OFFERED, offered
 
-if TYPE_CHECKING:  # the module of the same name can be called, which type checkers do not see
+if TYPE_CHECKING:  # the module `op` can be called, which type checkers do not see
+    from tangrad._C import Parameter as Parameter
     from tangrad.ops.definition.define import op as op
 
 _ALL = {name: where for names in OFFERED.values() for name, where in names.items()}

@@ -166,12 +166,16 @@ def compiled_core(source: str) -> str:
 def top_level() -> str:
     """Return the stub of `tangrad`."""
     import tangrad
+    from tangrad.ops.definition import registry
+    from tangrad.plugins import discovery
     from tangrad.tensor.foreign import SPARSE_LAYOUTS
 
     lines = [f"from tangrad import {name} as {name}" for name in _submodules(tangrad)]
     functions = []
+    elsewhere = {*_submodules(tangrad), *discovery.names(discovery.NAMES)}
+    elsewhere |= registry.index_of_packages().keys()  # should packages be installed already
     for name in sorted(dir(tangrad)):
-        if name.startswith("_") or name in _submodules(tangrad):
+        if name.startswith("_") or name in elsewhere:
             continue
         found = getattr(tangrad, name)
         where = tangrad._LAZY.get(name)

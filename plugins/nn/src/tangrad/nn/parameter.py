@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.plugin import Parameter, become_plain, new_parameter, offer_members
-
-Parameter = Parameter
+from tangrad.plugin import Parameter as Parameter
+from tangrad.plugin import become_plain, new_parameter, offer_members
 
 
 class _BufferType(type):
