@@ -22,7 +22,8 @@ CHANGES = (
     "module.set_weight_bias(weight({number}, per_channel=True), bias)",
     "x = numbers({number}, {rows}, {scale})",
     "x = numbers({number}, {rows}, {scale}, offset=True)",
-    "module.load_state_dict(module.state_dict())",
+    # What is loaded is a copy here (docs/deviations.md): the bias that was given is let go.
+    "module.load_state_dict(module.state_dict()); bias = T.zeros(2)",
     "pass",
 )
 

@@ -37,7 +37,6 @@ FORMS: dict[str, dict[str, Any] | None] = {
     "dynamic": {"dynamic": True, **_UNTIMED},
     "static": {"dynamic": False, **_UNTIMED},
     "checked": {"options": {"measure": False, "check": 0.5}},
-    "aot_eager": {"backend": "aot_eager", **_UNTIMED},
     "many": {"recompile_limit": 40, **_UNTIMED},
     "at once": _UNTIMED,
     "queued": None,

@@ -28,7 +28,9 @@ def function_of(lines: list[str]) -> tuple[Any, Any]:
     made = sorted(set(re.findall(r"^(x\d+) = ", "\n".join(lines), re.MULTILINE)))
     names = dict(random_programs.fresh_state(tangrad))
     returned = "{" + ", ".join(f"'{name}': {name}" for name in made) + "}"
-    body = "\n    ".join([*lines[first:], f"return {returned}"])
+    # A line may hold two statements.
+    inside = [line.replace("\n", "\n    ") for line in lines[first:]]
+    body = "\n    ".join([*inside, f"return {returned}"])
     begin = "\n    ".join([*lines[:first], f"return ({', '.join(leaves)},)"])
     exec(f"def leaves():\n    {begin}\ndef program({', '.join(leaves)}):\n    {body}", names)
     return names["leaves"], names["program"]
