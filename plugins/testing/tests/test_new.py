@@ -50,11 +50,14 @@ class Environment:
 
     @staticmethod
     def wheels_of_tangrad() -> list[Path]:
-        """Return the newest wheels of the core and the kit for this interpreter, if there are."""
+        """Return the newest wheels of the core and of the kit with what it needs, if there are."""
         tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
-        core = sorted(ROOT.glob(f"dist/tangrad-*-{tag}-*.whl"))
-        kit = sorted(ROOT.glob("dist/tangrad_testing-*.whl"))
-        return [core[-1], kit[-1]] if core and kit else []
+        patterns = (
+            *(f"tangrad_core-*-{tag}-*.whl", f"tangrad_nn-*-{tag}-*.whl"),
+            *("tangrad_optim-*.whl", "tangrad_testing-*.whl"),
+        )
+        found = [sorted(ROOT.glob(f"dist/{pattern}")) for pattern in patterns]
+        return [wheels[-1] for wheels in found] if all(found) else []
 
     def pip(self, *arguments: str) -> None:
         self.run(sys.executable, "-m", "pip", "--python", self.python, "-q", *arguments)
@@ -112,10 +115,10 @@ def test_a_new_package_builds_and_passes_its_tests(
 def test_it_is_tested_over_several_versions_of_the_core(tmp_path: Path, kind: str) -> None:
     folder = write(kind, NAMES[kind], tmp_path)
     project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
-    assert "tangrad>=0.1.0,<0.3" in project["dependencies"]
+    assert "tangrad-core>=0.2.0,<0.4" in project["dependencies"]
     tox = (folder / "tox.ini").read_text("utf-8")
-    assert "oldest: tangrad~=0.1.0" in tox
-    assert "newest: tangrad<0.3" in tox
+    assert "oldest: tangrad-core~=0.2.0" in tox
+    assert "newest: tangrad-core<0.4" in tox
     workflow = (folder / ".github" / "workflows" / "tests.yml").read_text("utf-8")
     assert "tangrad: [oldest, newest]" in workflow
     assert not [path for path in folder.rglob("*") if "@" in path.name]
