@@ -40,25 +40,22 @@ def test_an_extra_resolves_from_the_wheelhouse(extra: str) -> None:
     assert "does not provide the extra" not in outcome.stderr
 
 
-OLD = """
-[build-system]
-requires = ["setuptools"]
-build-backend = "setuptools.build_meta"
-[project]
-name = "tangrad"
-version = "0.1.0"
-[tool.setuptools]
-packages = ["tangrad"]
-"""
+# The wheel of a core from before, as far as pip looks at it: file by file.
+OLD = {
+    "tangrad/__init__.py": "raise ImportError('the old one')",
+    "tangrad-0.1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: tangrad\nVersion: 0.1.0\n",
+    "tangrad-0.1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n",
+    "tangrad-0.1.0.dist-info/RECORD": "tangrad/__init__.py,,\n",
+}
 
 
 def test_a_core_from_before_the_packages_is_replaced_in_two_commands(tmp_path: Path) -> None:
     if not list(DIST.glob("tangrad_core-*.whl")):
         pytest.skip("no wheelhouse: python build_wheelhouse.py makes it")
-    old = tmp_path / "old"
-    (old / "tangrad").mkdir(parents=True)
-    (old / "tangrad" / "__init__.py").write_text("raise ImportError('the old one')")
-    (old / "pyproject.toml").write_text(OLD)
+    old = tmp_path / "tangrad-0.1.0-py3-none-any.whl"
+    with zipfile.ZipFile(old, "w") as archive:
+        for name, text in OLD.items():
+            archive.writestr(name, text)
     site = tmp_path / "site"
     venv.create(site, with_pip=False, symlinks=True)
     python = site / "bin" / "python"
@@ -68,7 +65,7 @@ def test_a_core_from_before_the_packages_is_replaced_in_two_commands(tmp_path: P
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
-    pip("install", "--no-build-isolation", "--no-deps", str(old))
+    pip("install", "--no-deps", "--no-index", str(old))
     pip("uninstall", "--yes", "tangrad")
     wheels = (next(DIST.glob(f"tangrad{name}-0.2*.whl")) for name in ("", "_core", "_optim", "_nn"))
     pip("install", "--no-deps", "--no-index", *map(str, wheels))
