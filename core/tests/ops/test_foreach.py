@@ -1,9 +1,9 @@
 """Ops over lists of tensors."""
 
+import numpy as np
 import pytest
 
 import tangrad
-from conftest import close
 
 LISTS = [[1, 0, 1], [1, 1]], [[1, 1, 0], [0, 1]]
 CALLS = {
@@ -63,8 +63,17 @@ def test_every_op_takes_every_dtype_as_in_pytorch(form, dtype):
             return None
         return [[str(x.dtype).partition(".")[2], x.tolist()] for x in made or a]
 
+    def alike(ours, theirs):
+        if ours is None or theirs is None:
+            return ours is theirs
+        pairs = zip(ours, theirs, strict=True)
+        return all(
+            kind == other and np.allclose(x, y, rtol=1e-2, atol=1e-2, equal_nan=True)
+            for (kind, x), (other, y) in pairs
+        )
+
     names = [n for n in dir(torch) if n.startswith("_foreach_") and n not in OTHERS]
-    assert [n for n in names if not close(run(tangrad, n), run(torch, n), 1e-2)] == []
+    assert [n for n in names if not alike(run(tangrad, n), run(torch, n))] == []
 
 
 def test_gradients_pass(agree):
