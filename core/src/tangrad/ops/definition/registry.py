@@ -220,7 +220,8 @@ def families() -> list[str]:
 
 
 def _module_of(family: str) -> str:
-    return family if family in index_of_packages().values() else f"tangrad.ops.{family}"
+    # The core's own are told by its own index: its first op asks no package.
+    return f"tangrad.ops.{family}" if family in index().values() else family
 
 
 def load(family: str) -> None:
