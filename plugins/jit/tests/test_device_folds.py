@@ -16,7 +16,10 @@ from tangrad.plugin import get_driver
 from tangrad_jit.codegen import rendered, rendered_rows
 
 ROOT = Path(__file__).resolve().parents[3]
-FOLDERS = [ROOT / "examples" / "compiled_c_device" / "src", ROOT / "core" / "tests" / "compiled"]
+FOLDERS = [
+    ROOT / "examples" / "compiled_c_device" / "src",
+    ROOT / "plugins" / "source_kernels" / "tests",
+]
 DEVICES = {"plain_c": "tangrad_plain_c:Driver", "threaded": "threaded:ThreadedDriver"}
 DTYPES = [tangrad.float32, tangrad.float64, tangrad.float16, tangrad.bfloat16]
 functional = nn.functional
