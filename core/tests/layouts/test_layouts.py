@@ -271,3 +271,29 @@ def test_a_state_with_tensors_of_a_layout_that_a_model_lacks_says_what_to_do():
     with pytest.raises(RuntimeError, match="size mismatch for weight") as caught:
         model.load_state_dict(state)
     assert "make the model strict" not in str(caught.value)
+
+
+class Columns(Scaled):
+    """A scaled tensor that tells the order of its values in memory, and what it is."""
+
+    remarks_alone = True
+
+    def strides(self, t):
+        return components(t)["values"].stride()
+
+    def is_contiguous(self, t, memory_format):
+        return components(t)["values"].is_contiguous()
+
+    def remarks(self, t):
+        return [f"a matrix of {t.dtype}"]
+
+
+def test_a_layout_tells_its_strides_and_its_text():
+    register_layout("columns", Columns())
+    values = tangrad.ones(3, 2).t()
+    x = layout_tensor("columns", {"values": values}, (2, 3), metadata={"scale": 1.0})
+    assert (x.stride(), x.stride(0), x.stride(-1)) == ((1, 2), 1, 2)
+    assert not x.is_contiguous()
+    with pytest.raises(IndexError):
+        x.stride(2)
+    assert repr(x).endswith("a matrix of tangrad.float32)")

@@ -27,6 +27,7 @@ class Layout:
         methods: methods and properties that tensors of this layout have beyond those of every
             tensor: {name: function of the tensor, or property}.
         remarks_below: what is said of the tensor is printed on a line of its own.
+        remarks_alone: what is said of the tensor tells its dtype, and what layout it has.
         misfit: what to do if a state dict has such tensors and the module that takes it has none.
         readers: what files of PyTorch name to rebuild such tensors: {"module.name": function}.
     """
@@ -36,6 +37,7 @@ class Layout:
     missing: ClassVar[Literal["warn", "densify", "refuse"]] = "warn"
     methods: ClassVar[Mapping[str, Any]] = {}
     remarks_below: ClassVar[bool] = False
+    remarks_alone: ClassVar[bool] = False
     misfit: ClassVar[str] = ""
     readers: ClassVar[Mapping[str, Callable[..., Any]]] = {}
 
@@ -104,8 +106,20 @@ class Layout:
         said = [f"{name}={value}" for name, value in _C.contents_of(t).metadata.items()]
         return [f"size={tuple(t.shape)}", *said]
 
-    def check_strides(self, t: Any) -> None:
-        """Raise if tensors of the layout have no strides; the default answers as if contiguous."""
+    def strides(self, t: Any) -> tuple[int, ...] | None:
+        """Return the strides of a tensor in elements; None: those of a contiguous one.
+
+        Raises:
+            RuntimeError: tensors of the layout have none, if the definition says so.
+        """
+        return None
+
+    def is_contiguous(self, t: Any, memory_format: Any) -> bool | None:
+        """Return whether elements lie in memory in the order of a format (None: the usual one).
+
+        None answers as if the tensor were contiguous.
+        """
+        return None
 
     def file_form(self, t: Any) -> tuple[str, tuple[Any, ...]] | None:
         """Return ("module.name", arguments) of what rebuilds the tensor in PyTorch's files.

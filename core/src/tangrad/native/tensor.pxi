@@ -62,7 +62,9 @@ cdef class Tensor:
     def stride(self, dim=None):
         """Return the strides in elements as a tuple, or one of them."""
         if self.slot_ != self.storage_.dev.slot and type(self.level_) is LayoutContents:
-            (<LayoutContents>self.level_).layout.definition.check_strides(self)
+            told = (<LayoutContents>self.level_).layout.definition.strides(self)
+            if told is not None:
+                return told if dim is None else told[wrap_dim(op_index(dim), self.ndim_, "stride")]
         if dim is None:
             return tuple(shape_list(self.ndim_, self.stride_))
         return self.stride_[wrap_dim(op_index(dim), self.ndim_, "stride") if self.ndim_ else no_dimension(dim)]
@@ -85,6 +87,10 @@ cdef class Tensor:
 
     def is_contiguous(self, memory_format=None):
         """Return whether elements lie in memory in the order of the format (None: the usual one)."""
+        if self.slot_ != self.storage_.dev.slot and type(self.level_) is LayoutContents:
+            told = (<LayoutContents>self.level_).layout.definition.is_contiguous(self, memory_format)
+            if told is not None:
+                return told
         if memory_format is None or memory_format is contiguous_format:
             return bool(self.flags & CONTIGUOUS)
         return is_contiguous_in(self, memory_format)

@@ -121,9 +121,23 @@ def setitem(x: Any, index: Any, value: Any, ops: IndexingOps | None = None) -> N
         return
     target, indices = lower_indices(view, collected)
     if is_scalar:
-        value = x.new_full((), value)
+        value = _element_of(x, value)
     value = _fit_value(target, indices, value, _is_single_mask(collected))
     ops.index_put_(target, indices, value, False)
+
+
+def _converts_itself(x: Any) -> bool:
+    """Tell whether the kernels of x's layout make its elements of numbers: it has a scale."""
+    return x.dtype.kind == "foreign" and x.layout.name != "strided"
+
+
+def _element_of(x: Any, value: Any) -> Any:
+    """Return a number as a tensor of x's dtype, or of float32 where x converts it."""
+    if not _converts_itself(x):
+        return x.new_full((), value)
+    from tangrad import float32
+
+    return x.new_full((), value, dtype=float32)
 
 
 # --- taking an index apart -----------------------------------------------------------------
@@ -416,7 +430,7 @@ def _is_single_mask(collected: list[tuple[int, Any]]) -> bool:
 
 def _fit_value(target: Any, indices: list[Any], value: Any, may_cast: bool) -> Any:
     """Return the value with the dtype, device and shape that index_put_ asks for."""
-    if value.dtype != target.dtype:
+    if value.dtype != target.dtype and not _converts_itself(target):
         value = _cast_value(target, value, may_cast and value.numel() == 1)
     if value.dim() == 0 and value.device != target.device:
         value = value.to(target.device)

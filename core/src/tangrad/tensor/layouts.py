@@ -41,8 +41,10 @@ def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -
 
 
 @offered
-def dequantize(self: Any) -> _C.Tensor:
-    """Return the tensor in float32, what is quantized by its scale."""
+def dequantize(self: Any) -> Any:
+    """Return the tensor in float32, what is quantized by its scale; of a list, a tuple of them."""
+    if isinstance(self, (list, tuple)):
+        return tuple(map(dequantize, self))
     _require_tensor("dequantize", self)
     if (method := of_layout(self, "dequantize")) is not None:
         dequantized: _C.Tensor = method(self)

@@ -144,9 +144,10 @@ def layout_repr(x: Any) -> str:
     ]
     suffixes = [f"device='{x.device}'"] if x.device.type != "cpu" else []
     suffixes += definition.remarks(x)
-    if x.dtype != default_dtype:
-        suffixes.append(f"dtype={x.dtype}")
-    suffixes += [f"layout={x.layout}", *_gradient_suffixes(x)]
+    if not definition.remarks_alone:
+        suffixes += [f"dtype={x.dtype}"] if x.dtype != default_dtype else []
+        suffixes.append(f"layout={x.layout}")
+    suffixes += _gradient_suffixes(x)
     body = f",\n{' ' * indent}".join(parts)
     text = _append_suffixes("tensor(" + body, suffixes, indent, definition.remarks_below)
     return f"Parameter containing:\n{text}" if type(x).__name__ == "Parameter" else text
