@@ -38,7 +38,7 @@ LEFT = {
     "PyTorch's sizes of symbols": r"_sym_int\(",
 }
 # Names that tangrad does not have: of backends that it does not have, inner ones of PyTorch's, and
-# what tangrad-sparse and tangrad-quantization bring, where they are not installed.
+# names of tangrad-sparse and tangrad-quantization, where they are not installed.
 MISSING = (
     r"torch\.(batch_norm_\w+|fbgemm_\w+|miopen_\w+|quantized_\w+|choose_qparams_optimized"
     r"|fused_moving_avg_obs_fake_quant|h?spmm|quantize_per_\w+|native_norm"

@@ -37,7 +37,7 @@ def test_impossible_scales_are_refused(scale):
 
 @pytest.mark.parametrize("zero_point", [256, -1, 2.5, math.nan])
 def test_zero_points_that_are_no_integers_of_the_dtype_are_refused(zero_point):
-    with pytest.raises(ValueError, match="zero_point must be one of the integers of .*quint8"):
+    with pytest.raises(RuntimeError, match="zero_point must be one of the integers of .*quint8"):
         tangrad.quantize_per_tensor(tangrad.ones(2), 0.1, zero_point, tangrad.quint8)
 
 

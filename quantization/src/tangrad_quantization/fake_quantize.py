@@ -254,6 +254,16 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
             self._set(*self._chosen())
         return self._rounded(x) if self.fake_quant_enabled[0] == 1 else x
 
+    def extra_repr(self) -> str:
+        watching = self.activation_post_process
+        return (
+            f"fake_quant_enabled={self.fake_quant_enabled}, "
+            f"observer_enabled={self.observer_enabled}, scale={self.scale}, "
+            f"zero_point={self.zero_point}, dtype={self.dtype}, "
+            f"quant_min={watching.quant_min}, quant_max={watching.quant_max}, "
+            f"qscheme={self.qscheme}, reduce_range={watching.reduce_range}"
+        )
+
     def _chosen(self) -> tuple[Any, Any]:
         watching = self.activation_post_process
         ranges = zip(

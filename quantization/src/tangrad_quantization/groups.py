@@ -84,6 +84,7 @@ class PerGroupLayout(layout._Quantized):
         """Return what is printed behind them."""
         return [
             f"size={tuple(t.shape)}",
+            f"dtype={t.dtype}",
             f"group_size={group_size(t)}",
             f"scales={scales_of(t)}",
             f"zero_points={zero_points_of(t)}",

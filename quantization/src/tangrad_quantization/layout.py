@@ -163,6 +163,7 @@ class _Quantized(plugin.Layout):
     """What both layouts share."""
 
     missing = "refuse"
+    remarks_alone = True
     misfit = (
         "the state is that of a model quantized in another way than this one, which may be float; "
         "quantize it in the same way (prepare and convert, or quantize_dynamic) before it takes "
@@ -175,6 +176,20 @@ class _Quantized(plugin.Layout):
             "a tensor cannot be quantized without a scale: use tangrad.quantize_per_tensor or "
             "tangrad.quantize_per_channel"
         )
+
+    def strides(self, t: Any) -> tuple[int, ...] | None:
+        """Return the strides of the integers; None where several share a byte."""
+        values = values_of(t)
+        return tuple(values.stride()) if values.shape == t.shape else None
+
+    def is_contiguous(self, t: Any, memory_format: Any) -> bool | None:
+        """Return whether the integers lie in memory in the order of a format."""
+        values = values_of(t)
+        if values.shape != t.shape:
+            return None
+        if memory_format is None:
+            return bool(values.is_contiguous())
+        return bool(values.is_contiguous(memory_format=memory_format))
 
     def converted(self, t: Any, dtype: Any, device: Any) -> Any:
         """Return a copy elsewhere; numbers of another dtype only by `dequantize`."""
@@ -241,7 +256,8 @@ class PerTensorLayout(_Quantized):
         said = plugin.metadata(t)
         return [
             f"size={tuple(t.shape)}",
-            "quantization_scheme=tangrad.per_tensor_affine",
+            f"dtype={t.dtype}",
+            f"quantization_scheme={tangrad.per_tensor_affine}",
             f"scale={said['scale']}",
             f"zero_point={said['zero_point']}",
         ]
@@ -298,6 +314,7 @@ class PerChannelLayout(_Quantized):
         """Return what is printed behind them."""
         return [
             f"size={tuple(t.shape)}",
+            f"dtype={t.dtype}",
             f"quantization_scheme={scheme_of(t)}",
             f"scale={q_per_channel_scales(t)}",
             f"zero_point={q_per_channel_zero_points(t)}",
@@ -541,7 +558,7 @@ def quantize_per_channel(x: Any, scales: Any, zero_points: Any, axis: int, dtype
     else:
         zeros = zero_points.to(tangrad.int64)
         if bool(((zeros < low) | (zeros > high)).any()):
-            raise ValueError(
+            raise RuntimeError(
                 f"{name}: zero_points must be integers of {dtype}, {low} to {high}, got "
                 f"{zeros.min().item()} to {zeros.max().item()}"
             )

@@ -2,7 +2,8 @@
 
 Ops that move elements move the integers; those that order or clip them compare integers; pooling
 averages integers exactly. What else PyTorch offers for quantized tensors is in `functional.py`,
-because it needs a scale for its output. Everything else is refused: silently computing on
+because it needs a scale for its output; ops that order elements or write into places are in
+`layout_writing.py`. Everything else is refused: silently computing on
 dequantized numbers would hide what it costs.
 """
 
@@ -13,7 +14,7 @@ from typing import Any
 
 import tangrad
 from tangrad import plugin
-from tangrad_quantization import functional, groups, layout
+from tangrad_quantization import functional, groups, layout, layout_writing
 
 # Ops whose result holds some of the integers, unchanged.
 _MOVING = (
@@ -248,13 +249,26 @@ def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
             f"one of numbers ({target.dtype}{list(target.shape)}); call dequantize() first"
         )
     if layout.is_quantized(source):
-        held, said = plugin.components(source), plugin.metadata(source)
-        return plugin.replace_components(target, held, metadata=said, writer="copy_")
+        return _taken_over(target, source)
     scale, zero = layout.scale_and_zero(target, "copy_")
     made = layout.quantize_per_tensor(
         source.expand(target.shape).contiguous(), scale, zero, target.dtype
     )
-    return plugin.replace_components(target, plugin.components(made), writer="copy_")
+    return layout_writing.rewritten(target, layout.values_of(made), "copy_")
+
+
+def _taken_over(target: Any, source: Any) -> Any:
+    """Take over integers, scales and zero points; nothing is shared afterwards."""
+    if target.dtype != source.dtype or target.layout is not source.layout:
+        raise RuntimeError(
+            f"copy_: a quantized tensor takes over one of its dtype and layout, got "
+            f"{source.dtype}, {source.layout} for {target.dtype}, {target.layout}"
+        )
+    held = {name: part.clone() for name, part in plugin.components(source).items()}
+    own = layout.values_of(target)
+    if own.shape == held["values"].shape:
+        held["values"] = own.copy_(held["values"])
+    return plugin.replace_components(target, held, metadata=plugin.metadata(source), writer="copy_")
 
 
 def _table(name: str, function: Any, scale: float, zero: int, signed_zero: int) -> Any:
@@ -272,6 +286,7 @@ _FORMS = (
     (_SPLITTING, _split),
     (_COMPARING, _compared),
     (("avg_pool1d", "avg_pool2d", "avg_pool3d"), _averaged),
+    (layout_writing.ORDERING, layout_writing.ordered),
     (("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"), _averaged),
 )
 _OWN: dict[str, Callable[..., Any]] = {
@@ -301,7 +316,7 @@ def register() -> None:
             # One form at a time: they take different arguments.
             for member in () if op is None else op.definition.members or (op,):
                 _enter(member.name, form(member))
-    for name, kernel in _OWN.items():
+    for name, kernel in (_OWN | layout_writing.WRITING).items():
         _enter(name, kernel)
     plugin.register_kernel("linear", groups.linear, layout=layout.PER_GROUP)
 

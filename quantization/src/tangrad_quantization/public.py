@@ -34,8 +34,9 @@ def quantize_per_tensor(
         scales, zero_points, tensors: other names of the first three, for lists.
 
     Raises:
-        ValueError: the scale is not positive and finite, or the zero point is no integer of dtype.
-        RuntimeError: the input is not float32, or is quantized already.
+        ValueError: the scale is not positive and finite.
+        RuntimeError: the zero point is no integer of dtype, or the input is not float32, or is
+            quantized already.
     """
     input = tensors if tensors is not None else input
     scale = scales if scales is not None else scale
@@ -67,8 +68,9 @@ def quantize_per_channel(input: Any, scales: Any, zero_points: Any, axis: int, d
         dtype: a quantized dtype.
 
     Raises:
-        ValueError: a scale is not positive and finite, or a zero point is no integer of dtype.
-        RuntimeError: their number is not that of the channels, or the input is not float32.
+        ValueError: a scale is not positive and finite.
+        RuntimeError: a zero point is no integer of dtype, their number is not that of the
+            channels, or the input is not float32.
         IndexError: there is no such dimension.
     """
     return layout.quantize_per_channel(input, scales, zero_points, axis, dtype)

@@ -32,11 +32,11 @@ def check_zero_point(op: str, zero_point: int, low: int, high: int, dtype: Any) 
     """Return the zero point as an int.
 
     Raises:
-        ValueError: it is not one of the integers of the dtype.
+        RuntimeError: it is not one of the integers of the dtype.
     """
     value = int(zero_point) if math.isfinite(zero_point) else None
     if value is None or value != zero_point or not low <= value <= high:
-        raise ValueError(
+        raise RuntimeError(
             f"{op}: zero_point must be one of the integers of {dtype}, {low} to {high}, got "
             f"{zero_point}; observers give one, or clamp it"
         )

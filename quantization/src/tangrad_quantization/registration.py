@@ -18,7 +18,7 @@ def tangrad_register_dtypes() -> None:
 @hookimpl
 def tangrad_register_ops() -> None:
     """Define the quantized ops."""
-    from tangrad_quantization import ops, public  # noqa: F401
+    from tangrad_quantization import fake_quantize_ops, ops, public, range_search  # noqa: F401
 
 
 @hookimpl
