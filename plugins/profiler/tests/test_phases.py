@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
 
 import tangrad
-from tangrad.profiler import profile
+from tangrad.profiler import profile, record_function
 from tangrad.utils.data import DataLoader, Dataset
 
 
@@ -92,3 +93,27 @@ def test_nobody_watches_after_the_profile():
     with profile():
         assert phases.watchers
     assert phases.watchers == ()
+
+
+def test_an_argument_of_a_range_is_no_part_of_its_name(tmp_path):
+    with profile() as prof:
+        for number in range(3):
+            with record_function("block", f"number {number}"):
+                tangrad.ones(2) + 1
+    (block,) = (e for e in prof.key_averages() if e.key.startswith("block"))
+    assert (block.key, block.count) == ("block", 3)
+    prof.add_metadata("note", "plain text")
+    prof.export_chrome_trace(str(tmp_path / "trace.json"))
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    said = [e["args"]["Concrete Inputs"] for e in trace["traceEvents"] if e["name"] == "block"]
+    assert said == [["number 0"], ["number 1"], ["number 2"]]
+    assert trace["note"] == "plain text"
+
+
+def test_dropping_gradients_is_a_phase_of_the_optimizer():
+    optimizer = tangrad.optim.Adam([tangrad.ones(2, requires_grad=True)])
+    with profile() as prof:
+        optimizer.zero_grad()
+    assert "Optimizer.zero_grad#Adam.zero_grad" in {e.key for e in prof.key_averages()}
+    (event,) = prof.events()
+    assert event.device_type is tangrad.autograd.DeviceType.CPU

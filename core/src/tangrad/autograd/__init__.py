@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "DeviceType": "device_types",
     "Function": "function",
     "Node": "graph",
     "detect_anomaly": "anomaly_mode",

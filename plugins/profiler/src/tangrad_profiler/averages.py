@@ -70,7 +70,7 @@ class _Times:
     @property
     def device_type(self) -> Any:
         """Where it was measured: by the host's clock."""
-        from tangrad_profiler.device_types import DeviceType
+        from tangrad.autograd import DeviceType
 
         return DeviceType.CPU
 

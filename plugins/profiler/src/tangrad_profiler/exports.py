@@ -72,6 +72,8 @@ def chrome_events(trace: Trace) -> Iterator[dict[str, Any]]:
         forward = int(trace.forward[i]) if kind == NODE else -1
         if forward >= 0:
             args |= {"Fwd thread id": int(e["thread"][forward]), "Forward op": forward}
+        if i in trace.arguments:
+            args["Concrete Inputs"] = [trace.arguments[i]]
         if path := trace.module_path(i):
             args["Module"] = path
         if lines := trace.stack_lines(i):
@@ -99,7 +101,7 @@ def chrome_events(trace: Trace) -> Iterator[dict[str, Any]]:
 
 def _device_numbers(device: str) -> tuple[int, int]:
     """Return PyTorch's numbers for a device: of its type, and its own (-1: the host)."""
-    from tangrad_profiler.device_types import DeviceType
+    from tangrad.autograd import DeviceType
 
     kind, _, index = device.partition(":")
     known = {name.upper(): member.value for name, member in DeviceType.__members__.items()}

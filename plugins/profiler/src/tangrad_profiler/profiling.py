@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tangrad_profiler.averages import EventList, averages_of, events_of
-from tangrad_profiler.device_types import DeviceType as DeviceType
-from tangrad_profiler.recording import STEP, Recording, attach, detach
+from tangrad.autograd import DeviceType as DeviceType
+from tangrad_profiler.recording import STEP, Recording, attach, pause
 from tangrad_profiler.trace import Trace
 
 
@@ -282,7 +282,7 @@ class profile:
         if enable and not _record.attached():
             attach()
         elif not enable and _record.attached():
-            detach()
+            pause()
 
     # --- what was recorded -------------------------------------------------------------------
 
@@ -365,7 +365,7 @@ class profile:
 
     def add_metadata(self, key: str, value: str) -> None:
         """Add a text to the trace file."""
-        self._metadata[key] = json.dumps(value)
+        self._metadata[key] = value
 
     def add_metadata_json(self, key: str, value: str) -> None:
         """Add a text that is JSON to the trace file."""

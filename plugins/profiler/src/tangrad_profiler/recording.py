@@ -16,7 +16,7 @@ from tangrad import Tensor
 from tangrad.plugin import allocators, pop_observer, push_observer, unwatch_phases, watch_phases
 from tangrad_profiler import _record
 from tangrad_profiler.kernels import DeviceClock, KernelObserver, clocks
-from tangrad_profiler.trace import Trace
+from tangrad_profiler.trace import ARGUMENT, Trace
 
 # Kinds of ranges, as records have them.
 USER, STEP, MODULE, PHASE = 0, 1, 2, 3
@@ -29,7 +29,7 @@ class record_function:
 
     Args:
         name: what to call it.
-        args: said beside the name, if given.
+        args: an argument, which the files of a trace show; it is no part of the name.
     """
 
     def __init__(self, name: str, args: str | None = None) -> None:
@@ -38,7 +38,7 @@ class record_function:
 
     def __enter__(self) -> record_function:
         if _record.attached():
-            label = self.name if self.args is None else f"{self.name} ({self.args})"
+            label = self.name if self.args is None else f"{self.name}{ARGUMENT}{self.args}"
             self._token = _record.begin(label, USER)
         return self
 
@@ -86,6 +86,7 @@ class _Observers(threading.local):
 
     attached = False
     kernels: KernelObserver | None = None
+    paused: Recording | None = None  # the recording that the thread is to be left out of
 
 
 _clocks: dict[Any, DeviceClock] = {}  # of the running session
@@ -99,7 +100,7 @@ def attach() -> None:
     if not _record.attached():
         detach()  # from a session that the thread has outlived
     _record.attach()
-    _observers.attached = True
+    _observers.attached, _observers.paused = True, None
     _observers.kernels = KernelObserver(_clocks) if _clocks else None
     if _observers.kernels is not None:
         _measured.append(_observers.kernels)
@@ -118,6 +119,12 @@ def detach() -> None:
     if _observers.attached:
         _observers.attached = False
         _record.detach()
+
+
+def pause() -> None:
+    """Record the calling thread no longer, until it is attached again or another recording begins."""
+    detach()
+    _observers.paused = _running[0] if _running else None
 
 
 class NewThreads:
@@ -192,7 +199,7 @@ class Phases:
         A thread that was there before the profiler, such as one that carries out collectives, is
         recorded from its first phase on.
         """
-        if not _record.attached() and _record.is_recording():
+        if not _record.attached() and _record.is_recording() and not is_paused():
             attach()
         return int(_record.begin(name, PHASE))
 
@@ -351,6 +358,11 @@ class Recording:
 
 
 _running: list[Recording] = []  # at most one
+
+
+def is_paused() -> bool:
+    """Return whether the calling thread is left out of the running recording."""
+    return _observers.paused is not None and _observers.paused in _running
 
 
 def _forget_after_fork() -> None:

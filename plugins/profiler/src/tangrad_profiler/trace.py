@@ -13,6 +13,9 @@ from tangrad_profiler import _record
 OP, NODE, RANGE = 2, 4, 5  # tags of records
 USER, STEP, MODULE, PHASE, ELSEWHERE = 0, 1, 2, 3, 4
 
+# What stands in a record between the name of a range and its argument.
+ARGUMENT = "\x1f"
+
 Frame = tuple[str, str, int]
 
 
@@ -25,6 +28,7 @@ class Trace:
         changes: of memory: thread, time, allocator, address, nbytes, allocated, event.
         marks: what blocks of memory are for: time, allocator, address, nbytes, purpose.
         kernels: what devices did by their own clocks: thread, event, allocator, stream, start, end.
+        arguments: of ranges that have one, by the number of the event.
         partial: what is missing, or "".
         totals: of a run too long to keep, (kind, name, count, nanoseconds, own nanoseconds).
         length: nanoseconds from the beginning of the recording to its end.
@@ -52,6 +56,7 @@ class Trace:
         self.options, self.partial, self.began = options, partial, began
         self.totals, self.length = totals, length
         self.devices = _devices()
+        self.arguments = self._taken_from_names()
 
     @classmethod
     def of_records(
@@ -99,6 +104,24 @@ class Trace:
             ),
             length=ns1 - ns0,
         )
+
+    def _taken_from_names(self) -> dict[int, str]:
+        """Let ranges that differ in their argument alone have one name; return the arguments."""
+        split = {n: text.partition(ARGUMENT) for n, text in enumerate(self.names)}
+        long = [n for n, (_, mark, _) in split.items() if mark]
+        if not long:
+            return {}
+        self.names, column = list(self.names), self.events["name"].copy()
+        found = {}
+        for n in long:
+            plain, _, argument = split[n]
+            if plain not in self.names:
+                self.names.append(plain)
+            at = np.flatnonzero((self.events["name"] == n) & (self.events["kind"] == RANGE))
+            column[at] = self.names.index(plain)
+            found.update(dict.fromkeys(at.tolist(), argument))
+        self.events = self.events | {"name": column}
+        return found
 
     def __len__(self) -> int:
         return len(self.events["kind"])

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 import tangrad
-from tangrad.plugin import number_of, own_copy
+from tangrad.plugin import number_of, own_copy, phase, phase_is_watched
 from tangrad.utils.hooks import RemovableHandle
 
 __all__ = [
@@ -278,6 +278,13 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zeros."""
+        if phase_is_watched():
+            with phase(f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"):
+                self._drop_gradients(set_to_none)
+        else:
+            self._drop_gradients(set_to_none)
+
+    def _drop_gradients(self, set_to_none: bool) -> None:
         for group in self.param_groups:
             if not set_to_none:
                 _zero_gradients(group["params"])

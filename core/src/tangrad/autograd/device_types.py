@@ -1,4 +1,4 @@
-"""PyTorch's numbers of the types of devices: `tangrad.profiler.DeviceType`."""
+"""PyTorch's numbers of the types of devices, which profiles name: `autograd.DeviceType`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import enum
 
 __all__ = ["DeviceType"]
 
-# Pickles name the file of the public interface, which shows it.
 DeviceType = enum.Enum(
     "DeviceType",
     "CPU CUDA MKLDNN OPENGL OPENCL IDEEP HIP FPGA MAIA XLA Vulkan Metal XPU MPS MTIA Meta HPU VE "
     "Lazy IPU PrivateUse1",
     start=0,
-    module="tangrad_profiler.profiling",
+    module="tangrad.autograd",
 )
