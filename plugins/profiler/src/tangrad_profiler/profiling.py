@@ -11,8 +11,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tangrad_profiler.averages import EventList, averages_of, events_of
 from tangrad.autograd import DeviceType as DeviceType
+from tangrad_profiler.averages import EventList, averages_of, events_of
 from tangrad_profiler.recording import STEP, Recording, attach, pause
 from tangrad_profiler.trace import Trace
 

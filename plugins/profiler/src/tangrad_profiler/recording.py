@@ -122,7 +122,7 @@ def detach() -> None:
 
 
 def pause() -> None:
-    """Record the calling thread no longer, until it is attached again or another recording begins."""
+    """Leave the calling thread out, until it is attached again or another recording begins."""
     detach()
     _observers.paused = _running[0] if _running else None
 
