@@ -387,5 +387,5 @@ class FileStore(Store):
 
     def __del__(self) -> None:
         # The folder may be gone, and at exit so may be modules.
-        with suppress(OSError, AttributeError, TypeError):
+        with suppress(OSError, AttributeError, NameError, TypeError):
             self.close()
