@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
+from tangrad.discovery import hookspecs
 from tangrad.ops.definition.definition import ReductionDefinition
 from tangrad.ops.definition.pointwise import PointwiseDefinition
 from tangrad.plugin import DeviceDriver, Layout
-from tangrad.plugins import hookspecs
 from tangrad.tensor.declared import check
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

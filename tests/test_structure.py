@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "src" / "tangrad"
-NEUTRAL = CORE / "plugins" / "neutral.json"
+NEUTRAL = CORE / "discovery" / "neutral.json"
 
 # The core's floors, from the top down. A part imports from its own floor and those below it.
 LAYERS = [
@@ -34,7 +34,7 @@ LAYERS = [
     {"ops"},
     {"ops.definition"},
     {"dispatch", "devices", "random", "storage"},
-    {"tensor", "control_flow", "plugins", "expr", "compat"},
+    {"tensor", "control_flow", "discovery", "expr", "compat"},
     {"utils._pytree", "utils.hooks", "_C"},  # PyTorch's places for what everybody stands on
 ]
 MOST_LAYERS = 12

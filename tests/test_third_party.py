@@ -255,7 +255,7 @@ ONE_PROCESS = """
     import tangrad
     from tangrad.devices import registry
     from tangrad.plugin import FallbackWarning
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     warnings.simplefilter("ignore", FallbackWarning)
     folder, wheels = sys.argv[1], sys.argv[2:]

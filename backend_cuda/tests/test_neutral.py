@@ -11,7 +11,7 @@ from pathlib import Path
 if tangrad.cuda.is_available():
     print("skip")
     raise SystemExit
-table = json.loads((Path(tangrad.__file__).parent / "plugins" / "neutral.json").read_text())
+table = json.loads((Path(tangrad.__file__).parent / "discovery" / "neutral.json").read_text())
 given = {"manual_seed": [0], "manual_seed_all": [0], "set_rng_state_all": [[]]}
 cuda = table["cuda"]
 for name, value in cuda["returns"].items():

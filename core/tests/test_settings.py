@@ -12,7 +12,7 @@ import torch
 
 import tangrad
 from tangrad import compilation
-from tangrad.plugins import discovery
+from tangrad.discovery import discovery
 
 
 @pytest.fixture(autouse=True)

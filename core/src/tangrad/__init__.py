@@ -31,7 +31,7 @@ from tangrad._C import set_default_device as set_default_device
 from tangrad._C import set_default_dtype as set_default_dtype
 from tangrad._C import strided as strided
 from tangrad.compat.torch_version import TorchVersion as _TorchVersion
-from tangrad.plugins import namespaces as _namespaces
+from tangrad.discovery import namespaces as _namespaces
 from tangrad.tensor import protocol as _protocol
 from tangrad.tensor.size import Size as Size
 
@@ -232,7 +232,7 @@ def _flag_names() -> set[str]:
 
 def _find_layouts() -> None:
     """Let the plugins register their layouts; the compiled core asks when one is unknown."""
-    from tangrad.plugins.hooks import call_hook_once
+    from tangrad.discovery.hooks import call_hook_once
 
     call_hook_once("tangrad_register_layouts")
 

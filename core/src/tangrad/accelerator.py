@@ -52,8 +52,8 @@ def _opened() -> str | None:
 def _installed() -> str | None:
     """Return the first accelerator that could be used."""
     from tangrad.devices.registry import is_usable_accelerator
-    from tangrad.plugins import discovery
-    from tangrad.plugins.namespaces import device_flags
+    from tangrad.discovery import discovery
+    from tangrad.discovery.namespaces import device_flags
 
     found, usual = discovery.names(discovery.DEVICES), device_flags()
     names = [n for n in usual if n in found] + [n for n in found if n not in usual]

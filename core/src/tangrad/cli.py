@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tangrad.plugins import discovery
-from tangrad.plugins.hooks import call_hook, call_hook_once
+from tangrad.discovery import discovery
+from tangrad.discovery.hooks import call_hook, call_hook_once
 
 PLUGIN_COLUMNS = ("group", "name", "value", "distribution", "version", "status")
 CORE_DISTRIBUTIONS = ("tangrad", "tangrad-core", "numpy", "pluggy", "stevedore")
@@ -64,7 +64,7 @@ def information() -> dict[str, Any]:
     """
     from tangrad import _C
     from tangrad.devices import registry
-    from tangrad.plugins.trial import try_apart
+    from tangrad.discovery.trial import try_apart
 
     try_apart()
     discovery.check_all()

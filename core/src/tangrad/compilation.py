@@ -80,7 +80,7 @@ def compile(
 
 def _compiler() -> Callable[..., Any] | None:
     """Return the installed compiler, or None."""
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     plugin = discovery.find("tangrad.compilers", "default")
     return None if plugin is None else discovery.load(plugin)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tangrad
-from tangrad.plugins import discovery
+from tangrad.discovery import discovery
 from tangrad.tensor import exchange
 
 torch = pytest.importorskip("torch")

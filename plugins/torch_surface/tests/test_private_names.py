@@ -10,9 +10,9 @@ import pytest
 
 import tangrad
 from tangrad._subclasses.fake_tensor import FakeTensor, FakeTensorMode, is_fake
+from tangrad.discovery import namespaces
 from tangrad.nn.parallel.scatter_gather import gather, scatter, scatter_kwargs
 from tangrad.nn.utils._named_member_accessor import NamedMemberAccessor
-from tangrad.plugins import namespaces
 from tangrad.utils import _pytree
 from tangrad.utils._contextlib import _DecoratorContextManager
 from tangrad.utils.data.dataloader import _DatasetKind

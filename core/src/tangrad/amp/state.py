@@ -14,8 +14,8 @@ from tangrad.amp.policies import (
     policy_of,
 )
 from tangrad.devices import registry
+from tangrad.discovery import discovery, namespaces
 from tangrad.dispatch import stack
-from tangrad.plugins import discovery, namespaces
 
 HOST_TYPE = "cpu"
 # Where programs run that name no device: PyTorch's functions without one mean this type.

@@ -14,7 +14,7 @@ from tangrad.autograd.grad_mode import (
     set_multithreading_enabled,
 )
 from tangrad.autograd.variable import Variable
-from tangrad.plugins.namespaces import attribute_of
+from tangrad.discovery.namespaces import attribute_of
 
 __all__ = [
     "Function",

@@ -9,6 +9,6 @@ from __future__ import annotations
 from contextlib import nullcontext as __allow_nonbracketed_mutation  # noqa: F401
 
 from tangrad.backends import cpu as cpu
-from tangrad.plugins.namespaces import attribute_of
+from tangrad.discovery.namespaces import attribute_of
 
 __getattr__ = attribute_of(__name__)

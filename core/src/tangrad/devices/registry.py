@@ -13,7 +13,7 @@ from tangrad.random.generator import initial_seeds
 
 if TYPE_CHECKING:
     from tangrad.devices.driver import DeviceDriver
-    from tangrad.plugins.discovery import Plugin
+    from tangrad.discovery.discovery import Plugin
 
 # The devices that the core brings. A plugin of the same name takes the place of "cpu", which the
 # reference device serves until then; the others are the core's own.
@@ -45,7 +45,7 @@ def get_driver(name: str) -> DeviceDriver:
     plugin = _plugin(name)
     if plugin is None:
         return _open_builtin(name)
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     try:
         return _open_plugin(name, plugin)
@@ -95,7 +95,7 @@ def allocators() -> dict[int, Any]:
 
 def device_names() -> list[str]:
     """Return the device types that exist here, usable or not: the core's, then the plugins'."""
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     return [*BUILTIN, *(n for n in discovery.names(discovery.DEVICES) if n not in BUILTIN)]
 
@@ -106,7 +106,7 @@ def availability(name: str) -> tuple[str, str]:
     Raises:
         RuntimeError: no device has the name.
     """
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     try:
         plugin = _plugin(name)
@@ -130,7 +130,7 @@ def accelerates(driver: DeviceDriver) -> bool:
 
 def is_usable_accelerator(name: str) -> bool:
     """Return whether an installed device is an accelerator that works here; opens nothing."""
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     try:
         plugin = _plugin(name)
@@ -144,7 +144,7 @@ def is_usable_accelerator(name: str) -> bool:
 def _plugin(name: str) -> Plugin | None:
     if name in BUILTIN and name not in REPLACEABLE:
         return None
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     return discovery.find(discovery.DEVICES, name)
 
@@ -161,7 +161,7 @@ def _open_builtin(name: str) -> DeviceDriver:
 
 
 def _open_plugin(name: str, plugin: Plugin) -> DeviceDriver:
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     driver = _instance(plugin)
     reason = discovery.probe(plugin, driver.probe)
@@ -186,7 +186,7 @@ def _open_plugin(name: str, plugin: Plugin) -> DeviceDriver:
 
 def _instance(plugin: Plugin) -> DeviceDriver:
     """Return an unopened driver of a plugin: the class, called with the device's name."""
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     loaded = discovery.load(plugin)
     discovery.raise_kept(plugin, "driver")
@@ -243,8 +243,8 @@ def _register_kernels(driver: DeviceDriver) -> None:
     from functools import partial
 
     from tangrad.devices.kernels import register_kernel
-    from tangrad.plugins import discovery
-    from tangrad.plugins.hooks import call_hook_once
+    from tangrad.discovery import discovery
+    from tangrad.discovery.hooks import call_hook_once
 
     plugin = _providers.get(driver.name)
     if plugin is None:
@@ -259,7 +259,7 @@ def _register_kernels(driver: DeviceDriver) -> None:
 
 
 def _failed(plugin: Plugin, stage: str, error: Exception) -> Exception:
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     remedy = f"Report it to the authors of {plugin.distribution} if you cannot mend it."
     return discovery.PluginError(discovery.keep_failure(plugin, stage, error, remedy))
@@ -267,8 +267,8 @@ def _failed(plugin: Plugin, stage: str, error: Exception) -> Exception:
 
 def _unknown(name: str) -> RuntimeError:
     """Return PyTorch's error for an unknown device, with what is known and what failed."""
-    from tangrad.plugins import discovery
-    from tangrad.plugins.namespaces import device_flags, missing_device
+    from tangrad.discovery import discovery
+    from tangrad.discovery.namespaces import device_flags, missing_device
 
     lines = [
         f"Expected one of {', '.join(device_names())} device type at start of device string: "

@@ -189,7 +189,7 @@ class intercepted:
         self.name = name
 
     def __enter__(self) -> Any:
-        from tangrad.plugins.hooks import offered
+        from tangrad.discovery.hooks import offered
 
         make, plugin = offered("tangrad_register_interceptors", self.name)
         if plugin is None:

@@ -1,7 +1,7 @@
 """Answer for extensions that were compiled for PyTorch: `tangrad.ops.load_library`.
 
 They are not opened, as they call PyTorch's C++ library. What one of them would register is known
-from `plugins/neutral.json`: the schemas of its ops, and the package of ours that computes them.
+from `discovery/neutral.json`: the schemas of its ops, and the package of ours that computes them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
+from tangrad.discovery import namespaces
 from tangrad.library import operator
 from tangrad.library.registration import Library
-from tangrad.plugins import namespaces
 
 __all__ = ["load_library", "loaded_libraries"]
 

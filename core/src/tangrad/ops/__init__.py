@@ -55,7 +55,7 @@ def __getattr__(name: str) -> Any:
         return _C.dtype_by_name(name)
     except TypeError:
         pass
-    from tangrad.plugins import namespaces
+    from tangrad.discovery import namespaces
 
     try:
         return namespaces.resolve("ops." + name)

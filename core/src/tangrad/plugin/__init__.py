@@ -10,7 +10,7 @@ the public namespace aside:
   processes of the machine.
 
 All names of the first six are seen here, too. What each means is told where it is defined; the
-hooks are told in `tangrad.plugins.hookspecs`, a device in `tangrad.devices.driver`. Every plugin
+hooks are told in `tangrad.discovery.hookspecs`, a device in `tangrad.devices.driver`. Every plugin
 module states the version it was made for: `API = 1`.
 
 `tangrad.plugin.compiled`, of the package tangrad-source-kernels, has the base class of devices that
@@ -33,7 +33,7 @@ _find, __dir__ = offered(__name__, _ALL)
 
 def __getattr__(name: str) -> Any:
     if name not in _ALL:  # such as `compiled`, of a package of its own
-        from tangrad.plugins.namespaces import resolve
+        from tangrad.discovery.namespaces import resolve
 
         return resolve(f"plugin.{name}")
     value = globals()[name] = _find(name)

@@ -166,8 +166,8 @@ def compiled_core(source: str) -> str:
 def top_level() -> str:
     """Return the stub of `tangrad`."""
     import tangrad
+    from tangrad.discovery import discovery
     from tangrad.ops.definition import registry
-    from tangrad.plugins import discovery
     from tangrad.tensor.foreign import SPARSE_LAYOUTS
 
     lines = [f"from tangrad import {name} as {name}" for name in _submodules(tangrad)]
@@ -205,8 +205,8 @@ def top_level() -> str:
 
 def brought(package: str) -> str:
     """Return the stub of the names that a package brings to `tangrad` itself."""
+    from tangrad.discovery import discovery
     from tangrad.ops.definition import registry
-    from tangrad.plugins import discovery
 
     lines, functions = [], []
     listed = [p for p in discovery.plugins(discovery.NAMES) if _is_of_package(p, package)]
@@ -232,7 +232,7 @@ def _is_of_package(plugin: Any, package: str) -> bool:
 
 def _packages() -> list[str]:
     """Return the packages whose names stand in the public namespace itself."""
-    from tangrad.plugins import namespaces
+    from tangrad.discovery import namespaces
 
     rows = namespaces._neutral().values()
     return sorted({row["package"].replace("-", "_") for row in rows if "package" in row})
@@ -313,7 +313,7 @@ def _legacy_names() -> list[str]:
 
 def _plugin_names(tangrad: Any) -> list[str]:
     """Return the names at the top level that packages of their own are seen under."""
-    from tangrad.plugins import namespaces
+    from tangrad.discovery import namespaces
 
     rows = namespaces._neutral().items()
     known = {name for name, row in rows if name != "Tensor" and "placeholder" not in row}

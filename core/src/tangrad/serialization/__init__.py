@@ -60,7 +60,7 @@ def _plugin_format(f: Any) -> Any:
     suffix = os.path.splitext(os.fsdecode(f))[1]
     if suffix in SUFFIXES:
         return None
-    from tangrad.plugins.hooks import offered
+    from tangrad.discovery.hooks import offered
 
     return offered("tangrad_register_formats", suffix)[0]
 

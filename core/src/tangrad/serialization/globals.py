@@ -217,7 +217,7 @@ def _rebuild_of_layout(
 
 def reader_of_layout(module: str, name: str) -> Any:
     """Return what a registered layout rebuilds its tensors with, by PyTorch's name; or None."""
-    from tangrad.plugins.hooks import call_hook_once
+    from tangrad.discovery.hooks import call_hook_once
 
     call_hook_once("tangrad_register_layouts")
     for layout in _C.registered_layouts():

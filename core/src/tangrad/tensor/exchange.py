@@ -344,7 +344,7 @@ class _Capsule:
 
 
 def _importer(code: int) -> Callable[[Any], Any]:
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     # A device tells of its memory when it is opened, as by the first tensor on it.
     for name in ("", *discovery.names(discovery.DEVICES)):

@@ -11,7 +11,7 @@ SPARSE_LAYOUTS = ("sparse_bsc", "sparse_bsr", "sparse_coo", "sparse_csc", "spars
 def find_registered(name: str) -> Any:
     """Return the dtype or layout of that name, asking the plugins for it; None if there is none."""
     from tangrad import _C
-    from tangrad.plugins.hooks import call_hook_once
+    from tangrad.discovery.hooks import call_hook_once
 
     call_hook_once("tangrad_register_dtypes")
     call_hook_once("tangrad_register_layouts")

@@ -96,7 +96,7 @@ def _brought(self: Any, name: str) -> Any:
     """Return what a layout or a package does under the name, asking the plugins; None if nobody."""
     found = of_layout(self, name)
     if found is None and name not in _conversions:
-        from tangrad.plugins.hooks import call_hook_once
+        from tangrad.discovery.hooks import call_hook_once
 
         call_hook_once("tangrad_register_layouts")
     return found or _conversions.get(name)

@@ -62,7 +62,7 @@ def class_attribute(name: str) -> Any:
     """Load a method or property of Tensor by name and put it on the type; None if unknown."""
     if name.startswith("__") and name not in _DUNDERS:
         return None
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
     from tangrad.tensor import methods
 
     found = methods.TABLE.get(name)
@@ -84,7 +84,7 @@ def class_attribute(name: str) -> Any:
 
 def _later(name: str) -> Any:
     """Return a method from the tables that few programs need, or None."""
-    from tangrad.plugins.namespaces import device_methods
+    from tangrad.discovery.namespaces import device_methods
     from tangrad.tensor import layouts, memory, methods
 
     found = memory.TABLE.get(name) or layouts.TABLE.get(name)
@@ -94,7 +94,7 @@ def _later(name: str) -> Any:
 
 
 def _later_names() -> list[str]:
-    from tangrad.plugins.namespaces import device_methods
+    from tangrad.discovery.namespaces import device_methods
     from tangrad.tensor import layouts, memory
 
     return [*memory.TABLE, *layouts.TABLE, *device_methods()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tangrad.plugins.namespaces import attribute_of
+from tangrad.discovery.namespaces import attribute_of
 
 _of_plugins = attribute_of(__name__)
 _SUBMODULES = (

@@ -78,7 +78,7 @@ def _origin(definition: Any) -> str:
     """Return the module of a definition, and the distribution that brings it."""
     if is_core(definition):
         return f"{definition.module} (tangrad itself)"
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     top = definition.module.partition(".")[0]
     found = {p.distribution for p in discovery.plugins() if p.module.partition(".")[0] == top}
@@ -110,7 +110,7 @@ def _name_for_plugin(name: str, definition: Any) -> str:
         "name"
     )
     remedy = f"Name it '{package}::{name}', to be called as tangrad.ops.{package}.{name}."
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     plugin = discovery.acting_plugin()
     if plugin is None:
@@ -193,7 +193,7 @@ def index_of_packages() -> dict[str, str]:
     """
     global _of_packages
     if _of_packages is None:
-        from tangrad.plugins import discovery
+        from tangrad.discovery import discovery
 
         if _forget_packages not in discovery.listeners():
             discovery.on_rescan(_forget_packages)

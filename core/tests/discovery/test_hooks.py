@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from tangrad.plugins import discovery
-from tangrad.plugins.hooks import call_hook, call_hook_once
+from tangrad.discovery import discovery
+from tangrad.discovery.hooks import call_hook, call_hook_once
 
 HOOKS = "tangrad.plugins"
 HEAD = "from tangrad.plugin import hookimpl\nAPI = 1\n"
@@ -212,7 +212,7 @@ def test_an_unknown_hook_is_an_error_of_the_caller(site):
 
 
 def test_every_hook_is_documented(site):
-    from tangrad.plugins import hookspecs
+    from tangrad.discovery import hookspecs
 
     hooks = [value for name, value in vars(hookspecs).items() if name.startswith("tangrad_")]
     assert len(hooks) == 9

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tangrad import cli
-from tangrad.plugins import discovery
+from tangrad.discovery import discovery
 
 HOOKS = "tangrad.plugins"
 HEAD = "from tangrad.plugin import hookimpl\nAPI = 1\n"

@@ -4,7 +4,7 @@ import pytest
 
 import tangrad
 from tangrad import nn
-from tangrad.plugins import discovery
+from tangrad.discovery import discovery
 
 pytestmark = pytest.mark.filterwarnings("ignore::tangrad.plugin.FallbackWarning")
 DRIVER = '''

@@ -9,9 +9,9 @@ import tangrad
 from tangrad.amp import state
 from tangrad.devices import registry
 from tangrad.devices.kernels import register_kernel
+from tangrad.discovery import discovery
+from tangrad.discovery.discovery import PluginError
 from tangrad.plugin import allocators
-from tangrad.plugins import discovery
-from tangrad.plugins.discovery import PluginError
 
 DEVICES = "tangrad.devices"
 HEAD = "from tangrad.plugin import DeviceDriver\nAPI = 1\nopened = []\n"

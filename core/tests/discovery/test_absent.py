@@ -8,8 +8,8 @@ from importlib.util import find_spec
 import pytest
 
 import tangrad
-from tangrad.plugins import namespaces
-from tangrad.plugins.namespaces import MissingPluginError
+from tangrad.discovery import namespaces
+from tangrad.discovery.namespaces import MissingPluginError
 
 ABSENT = pytest.mark.skipif(
     any(find_spec(f"tangrad_{name}") for name in ("distributed", "profiler")),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tangrad.plugins import discovery
-from tangrad.plugins.discovery import Plugin, PluginError
+from tangrad.discovery import discovery
+from tangrad.discovery.discovery import Plugin, PluginError
 
 if TYPE_CHECKING:
     import pluggy
@@ -21,7 +21,7 @@ def call_hook(name: str, **arguments: Any) -> list[tuple[Plugin, Any]]:
     """Call a hook of every plugin, keeping what each of them raises as its own failure.
 
     Args:
-        name: name of a function in `tangrad.plugins.hookspecs`.
+        name: name of a function in `tangrad.discovery.hookspecs`.
         **arguments: what the specification says it takes.
 
     Returns:
@@ -117,7 +117,7 @@ def _ready() -> tuple[pluggy.PluginManager, list[tuple[Plugin, Any]]]:
 def _assemble() -> tuple[pluggy.PluginManager, list[tuple[Plugin, Any]]]:
     import pluggy
 
-    from tangrad.plugins import hookspecs
+    from tangrad.discovery import hookspecs
 
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
@@ -146,7 +146,7 @@ def _register(manager: pluggy.PluginManager, name: str) -> tuple[Plugin, Any] | 
     except Exception as error:
         if manager.is_registered(implementation):
             manager.unregister(implementation)
-        remedy = "Its hooks have to match tangrad.plugins.hookspecs."
+        remedy = "Its hooks have to match tangrad.discovery.hookspecs."
         discovery.keep_failure(plugin, "hook registration", error, remedy)
         return None
     return plugin, implementation

@@ -13,7 +13,7 @@ import pytest
 
 import tangrad
 from tangrad.devices import registry
-from tangrad.plugins import discovery
+from tangrad.discovery import discovery
 
 
 class Site:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tangrad.plugins import API_VERSION, OLDEST_API_VERSION
+from tangrad.discovery import API_VERSION, OLDEST_API_VERSION
 
 if TYPE_CHECKING:
-    from tangrad.plugins.metadata import EntryPoint
+    from tangrad.discovery.metadata import EntryPoint
 
 DEVICES = "tangrad.devices"
 NAMESPACES = "tangrad.namespaces"
@@ -442,7 +442,7 @@ def _look() -> _Scan:
 
 
 def _distributions_with_plugins() -> Iterator[tuple[str, Any]]:
-    from tangrad.plugins.metadata import distributions
+    from tangrad.discovery.metadata import distributions
 
     for distribution in distributions():
         try:
@@ -471,7 +471,7 @@ def _identify(distribution: Any) -> tuple[str, str]:
 
 
 def _entry_points(scan: _Scan, name: str, version: str, text: str) -> list[EntryPoint]:
-    from tangrad.plugins.metadata import EntryPoint, entry_points
+    from tangrad.discovery.metadata import EntryPoint, entry_points
 
     try:
         return [ep for ep in entry_points(text) if ep.group in GROUPS]

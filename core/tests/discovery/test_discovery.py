@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from tangrad.plugins import discovery
-from tangrad.plugins.discovery import PluginError
+from tangrad.discovery import discovery
+from tangrad.discovery.discovery import PluginError
 
 EXPORTERS = "tangrad.exporters"
 GOOD = "API = 1\ndef export(): return 'exported'\n"
@@ -47,7 +47,7 @@ def test_install_use_and_uninstall_in_one_process(site):
 
 def test_install_use_and_uninstall_across_processes(site, tmp_path):
     use = (
-        "from tangrad.plugins import discovery\n"
+        "from tangrad.discovery import discovery\n"
         "print(discovery.load_by_name('tangrad.exporters', 'x').export())"
     )
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}

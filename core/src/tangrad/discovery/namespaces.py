@@ -95,13 +95,13 @@ def is_listed(name: str) -> bool:
     """Return whether a package lists `tangrad.<name>` among the names that it brings."""
     if name.startswith("__"):  # all kinds of introspection ask for these: no scan
         return False
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     return (discovery.NAMES, name) in discovery.current().plugins
 
 
 def _listed(name: str) -> Any:
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     try:
         return discovery.load_by_name(discovery.NAMES, name)
@@ -141,7 +141,7 @@ def submodules_on_demand(package: str) -> Callable[[str], Any]:
 
 def names() -> list[str]:
     """Return the top-level names that installed plugins bring, for `dir(tangrad)`."""
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     brought = [*discovery.names(discovery.NAMESPACES), *discovery.names(discovery.NAMES)]
     return sorted({name.partition(".")[0] for name in brought})
@@ -259,7 +259,7 @@ def _prepare_for_aliases() -> None:
     """Bring what only a process with aliases needs: the submodule finder, forgetting."""
     if any(isinstance(finder, _SubmoduleFinder) for finder in sys.meta_path):
         return
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     sys.meta_path.insert(0, _SubmoduleFinder())
     discovery.on_rescan(_forget)
@@ -272,7 +272,7 @@ def _kind(name: str) -> Callable[[str], ModuleType] | None:
     # may register them, but for those of PyTorch that have neutral answers.
     if last.startswith("__") or (last.startswith("_") and name not in _neutral()):
         return None
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     try:
         installed = discovery.find(discovery.NAMESPACES, name) is not None
@@ -291,7 +291,7 @@ def _kind(name: str) -> Callable[[str], ModuleType] | None:
 
 
 def _from_plugin(name: str) -> ModuleType:
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     try:
         plugin = discovery.find(discovery.NAMESPACES, name)
@@ -321,7 +321,7 @@ def _neutral_or_raise(name: str, error: Exception) -> ModuleType:
 
 def _shown_by_device(name: str) -> Any:
     """Return what a device driver says is to be shown under the device's name."""
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     try:
         plugin = discovery.find(discovery.DEVICES, name)
@@ -340,7 +340,7 @@ def _device_module(name: str) -> Any:
 
 
 def _has_children(name: str) -> bool:
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     return any(other.startswith(name + ".") for other in discovery.names(discovery.NAMESPACES))
 
@@ -472,7 +472,7 @@ def _is_published(extra: str) -> bool:
 
 def _switched_off(name: str) -> Any:
     """Return an installed plugin of that name that is disabled, or None."""
-    from tangrad.plugins import discovery
+    from tangrad.discovery import discovery
 
     groups = (discovery.NAMESPACES, discovery.DEVICES)
     return next(filter(None, (discovery.find_disabled(group, name) for group in groups)), None)

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 import tangrad
-from tangrad.plugins import discovery, namespaces
+from tangrad.discovery import discovery, namespaces
 
 NAMESPACES = "tangrad.namespaces"
 DEVICES = "tangrad.devices"
@@ -310,9 +310,9 @@ def test_a_disabled_plugin_is_said_to_be_disabled(zoo, monkeypatch):
 
 def test_private_names_start_no_scan(site):
     code = (
-        "import sys\nfrom tangrad.plugins import namespaces\n"
+        "import sys\nfrom tangrad.discovery import namespaces\n"
         "try: namespaces.resolve('__wrapped__')\nexcept AttributeError: pass\n"
-        "assert 'tangrad.plugins.discovery' not in sys.modules"
+        "assert 'tangrad.discovery.discovery' not in sys.modules"
     )
     outcome = site.run(code)
     assert outcome.returncode == 0, outcome.stderr
@@ -322,7 +322,7 @@ def test_the_import_hook_loads_nothing_heavy(site):
     heavy = "stevedore pluggy importlib.metadata inspect json dataclasses"
     code = (
         "import sys; before = set(sys.modules)\n"
-        "from tangrad.plugins import namespaces; namespaces.install()\n"
+        "from tangrad.discovery import namespaces; namespaces.install()\n"
         f"print(*sorted((set(sys.modules) - before) & set({heavy.split()!r})))"
     )
     outcome = site.run(code)

@@ -72,7 +72,7 @@ def test_a_built_in_name_is_a_failure_of_the_plugin_and_the_core_goes_on(site):
         site,
         """
         import tangrad
-        from tangrad.plugins import discovery
+        from tangrad.discovery import discovery
         x = tangrad.ones(1)
         fresh = tangrad.fresh(x).item()
         print(round(tangrad.sigmoid(x).item(), 3), fresh, tangrad.ops.fizzes.sigmoid(x).item())
@@ -107,7 +107,7 @@ def test_two_plugins_with_one_name_are_both_named(site):
             site,
             """
             import tangrad
-            from tangrad.plugins import discovery
+            from tangrad.discovery import discovery
             print(tangrad.shared(tangrad.ones(1)).item(), *discovery.failures())
             """,
         )

@@ -8,15 +8,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 
-from tangrad.plugins import discovery
-from tangrad.plugins.discovery import DEVICES, Plugin
+from tangrad.discovery import discovery
+from tangrad.discovery.discovery import DEVICES, Plugin
 
 SECONDS = 60.0  # for all imports; a device's answer has a limit of its own
 _IMPORTED = "imported"
 _CHILD = (
     "import sys; path, wanted = eval(sys.stdin.read()); sys.path[:] = path; "
     "from tangrad.devices.registry import availability; "
-    "from tangrad.plugins import trial; trial.use(wanted, availability)"
+    "from tangrad.discovery import trial; trial.use(wanted, availability)"
 )
 
 
