@@ -19,7 +19,7 @@ FACADE = "tangrad.plugin"
 # Parts of the core that neither PyTorch's users nor ours know: `tangrad.ops.NAME` is public, the
 # modules below `tangrad.ops` are not.
 INTERNAL = frozenset(
-    "_C cli compat compilation control_flow devices dispatch expr native ops plugins settings"
+    "_C cli compat compilation control_flow devices dispatch expr native ops discovery settings"
     " stand_in tensor foreach functions".split()
 )
 # PyTorch's users know these by their names, and named tuples have the last; there are no others.
