@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import site
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import pytest
 
 import tangrad
 import tangrad_testing
-from tangrad_testing.new import KINDS, write
+from tangrad_testing.new import KINDS, write, write_package
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "first-device.md"
@@ -183,6 +184,72 @@ def test_the_tutorial_leads_to_a_device_that_passes(
         environment.pip("uninstall", "--yes", "tangrad-crate")
     assert [text.count("all passed") for text in told] == [0, 1, 1, 1]
     assert next_kernels(told[1]) - next_kernels(told[3]) == {"sum"}
+
+
+# What a copy of the repository needs not: the history, what builds leave, and pictures.
+LEFT_OUT = (".*", "build", "dist", "__pycache__", "*.so", "*.egg-info", "libraries", "pictures")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the repository with a new package."""
+    copy = tmp_path_factory.mktemp("checkout") / "tangrad"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    write_package("gadget", copy / "plugins")
+    return copy
+
+
+def test_a_new_package_of_the_repository_is_told_of_everywhere(checkout: Path) -> None:
+    project = tomllib.loads((checkout / "pyproject.toml").read_text("utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    assert extras["gadget"] == ["tangrad-gadget~=0.2.0"]
+    assert extras["gadget"][0] in extras["all"]
+    assert ".typed/tangrad_gadget" in project["tool"]["mypy"]["files"]
+    assert "gadget: run the tests" in (checkout / "tox.ini").read_text("utf-8")
+    for page in ("README.md", "docs/architecture.md"):
+        assert "plugins/gadget/README.md" in (checkout / page).read_text("utf-8")
+
+
+def test_a_new_package_of_the_repository_passes_its_tests(
+    environment: Environment, checkout: Path
+) -> None:
+    folder = checkout / "plugins" / "gadget"
+    environment.install(folder)
+    test = [environment.python, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    try:
+        assert " passed" in environment.run(*test, "plugins/gadget/tests", cwd=checkout)
+    finally:
+        environment.pip("uninstall", "--yes", "tangrad-gadget")
+
+
+def test_a_new_package_of_the_repository_passes_the_tests_of_the_structure(
+    environment: Environment, checkout: Path
+) -> None:
+    test = [environment.python, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    of_structure = (
+        "tests/test_structure.py::test_files_do_not_import_each_other_in_circles",
+        *("tests/test_requirements.py", "tests/test_package_tables.py"),
+        *("tests/test_packaging.py", "tests/test_ci.py"),
+    )
+    names = "gadget or circles or package_tables or every_package or all_means or fit_into"
+    assert " passed" in environment.run(*test, *of_structure, "-k", names, cwd=checkout)
+    assert "1 passed" in environment.run(
+        *test, "tests/test_plugin_imports.py", "-k", "gadget", cwd=checkout
+    )
+
+
+def test_a_new_package_of_the_repository_passes_lint(checkout: Path) -> None:
+    pytest.importorskip("ruff", reason="of the environment `lint`")
+    for command in (["check"], ["format", "--check"]):
+        ruff = [sys.executable, "-m", "ruff", *command, "plugins/gadget"]
+        done = subprocess.run(ruff, cwd=checkout, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+
+
+def test_a_package_begins_in_a_checkout_only(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no folder of packages in a checkout"):
+        write_package("gadget", tmp_path / "plugins")
+    assert not list(tmp_path.iterdir())
 
 
 def edit(driver: Path, page: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
+import tomllib
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,16 +19,24 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "layout": ("Layout '@name@' of tangrad", PLUGINS, '@name@ = "@module@"'),
     "plugin": ("A feature '@name@' of tangrad", PLUGINS, '@name@ = "@module@"'),
 }
+# What begins in a checkout of tangrad's own repository, beside its other packages.
+PACKAGE = "package"
+OURS = ("A part '@name@' of tangrad", "tangrad.namespaces", '@name@ = "@module@"')
+TABLES = Path("tools") / "package_tables.py"
 SUFFIX = ".in"
 
 
 def add_new(commands: Any) -> None:
     """Add the command to those of `python -m tangrad`."""
     parser = commands.add_parser("new", help="write a package that extends tangrad")
-    parser.add_argument("kind", choices=list(KINDS), metavar="KIND", help=", ".join(KINDS))
+    kinds = [*KINDS, PACKAGE]
+    told = f"{', '.join(KINDS)}; or {PACKAGE}, of tangrad's own repository"
+    parser.add_argument("kind", choices=kinds, metavar="KIND", help=told)
     parser.add_argument("name", metavar="NAME", help="of the device, op, ...: an identifier")
     parser.add_argument(
-        "--into", metavar="FOLDER", default=".", help="where the package's folder is made"
+        "--into",
+        metavar="FOLDER",
+        help="where the package's folder is made (default: here; of a package: plugins)",
     )
     parser.set_defaults(run=run)
 
@@ -34,11 +44,15 @@ def add_new(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; return 0, or 1 if nothing was written."""
     try:
-        folder = write(options.kind, options.name, Path(options.into))
+        if options.kind == PACKAGE:
+            folder = write_package(options.name, Path(options.into or "plugins"))
+        else:
+            folder = write(options.kind, options.name, Path(options.into or "."))
     except (ValueError, OSError) as error:
         print(f"python -m tangrad new: {error}", file=sys.stderr)
         return 1
-    print(f"wrote {folder}; now: pip install -e '{folder}[test]' && pytest {folder}")
+    extra = "" if options.kind == PACKAGE else "[test]"
+    print(f"wrote {folder}; now: pip install -e '{folder}{extra}' && pytest {folder}")
     return 0
 
 
@@ -59,13 +73,49 @@ def write(kind: str, name: str, into: Path) -> Path:
     folder = into / words["@distribution@"]
     if folder.exists():
         raise FileExistsError(f"{folder} exists already: nothing was written")
-    files = resources.files("tangrad_testing") / "templates"
-    for source in (files / "common", files / kind):
-        for path, text in templates_in(source):
-            target = folder / filled(path, words)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(filled(text, words), "utf-8")
+    for source in ("common", kind):
+        fill(folder, source, words)
     return folder
+
+
+def write_package(name: str, plugins: Path) -> Path:
+    """Write a package of tangrad's own repository, with the lines of others that speak of it.
+
+    Args:
+        name: of the module below `tangrad`, in lower case.
+        plugins: the folder of packages in a checkout of the repository.
+
+    Raises:
+        ValueError: the name is no identifier in lower case, or is taken; or `plugins` is in no
+            checkout.
+        FileExistsError: the folder is there already.
+    """
+    check_name(PACKAGE, name)
+    root = plugins.resolve().parent
+    if not (root / TABLES).exists():
+        raise ValueError(f"{plugins} is no folder of packages in a checkout of tangrad")
+    folder = plugins / name
+    if folder.exists():
+        raise FileExistsError(f"{folder} exists already: nothing was written")
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    words = {
+        **words_for(PACKAGE, name),
+        "@extra@": name.replace("_", "-"),
+        "@version@": project["version"],
+        "@minor@": project["version"].rpartition(".")[0],
+    }
+    fill(folder, PACKAGE, words)
+    (folder / "LICENSE").write_bytes((root / "LICENSE").read_bytes())
+    subprocess.run([sys.executable, str(root / TABLES)], check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def fill(folder: Path, source: str, words: dict[str, str]) -> None:
+    """Write the files of one folder of templates."""
+    for path, text in templates_in(resources.files("tangrad_testing") / "templates" / source):
+        target = folder / filled(path, words)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(filled(text, words), "utf-8")
 
 
 def check_name(kind: str, name: str) -> None:
@@ -90,7 +140,7 @@ def check_name(kind: str, name: str) -> None:
 
 def words_for(kind: str, name: str) -> dict[str, str]:
     """Return what stands for each placeholder."""
-    description, group, entry = KINDS[kind]
+    description, group, entry = OURS if kind == PACKAGE else KINDS[kind]
     words = {
         "@description@": description,
         "@group@": group,
