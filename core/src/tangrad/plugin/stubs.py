@@ -253,7 +253,7 @@ def namespace(module: str) -> str:
         elif inspect.isfunction(found):
             lines += _python(name, found)
         elif isinstance(found, type):
-            lines.append(f"class {name}({found.__base__.__name__}): ...")
+            lines.append(f"class {name}({found.__bases__[0].__name__}): ...")
     return MODULE_HEADER + "\n".join(lines) + "\n"
 
 
@@ -451,6 +451,12 @@ def _result(member: Any) -> str:
     return f"tuple[{', '.join(['Tensor'] * len(member.definition.schema.returns))}]"
 
 
+PREFIXES: dict[Any, str] = {
+    inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.VAR_KEYWORD: "**",
+}
+
+
 def _python(name: str, function: Any) -> list[str]:
     """Write a function in Python by its own annotations."""
     signature = inspect.signature(function)
@@ -461,7 +467,7 @@ def _python(name: str, function: Any) -> list[str]:
         if p.kind is p.KEYWORD_ONLY and not starred:
             text.append("*")
             starred = True
-        prefix = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        prefix = PREFIXES.get(p.kind, "")
         starred = starred or prefix == "*"
         written = prefix + p.name + ("" if p.name == "self" else f": {p.annotation}")
         text.append(written if p.default is p.empty else f"{written} = {_default(p.default)}")

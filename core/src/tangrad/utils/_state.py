@@ -22,10 +22,10 @@ def own_copy(value: Any) -> Any:
             made[key] = own_copy(item)
         return made
     if isinstance(value, (list, deque)):
-        made = copy(value)
+        listed = copy(value)
         for at, item in enumerate(value):
-            made[at] = own_copy(item)
-        return made
+            listed[at] = own_copy(item)
+        return listed
     if isinstance(value, tuple):
         items = [own_copy(item) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)

@@ -44,7 +44,7 @@ def run_words(parser: argparse.ArgumentParser, words: Sequence[str]) -> int:
     if len(words) > 1 and words[0] == "-m":
         return run_module(words[1], words[2:])
     parser.parse_args(words)
-    return parser.error("give a program, or -m and a module")  # type: ignore[func-returns-value]
+    return parser.error("give a program, or -m and a module")
 
 
 def run_alias(options: argparse.Namespace) -> int:

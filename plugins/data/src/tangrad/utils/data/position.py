@@ -111,7 +111,7 @@ def save(loader: Any) -> dict[str, Any]:
     """Return a loader's state; see `DataLoader.state_dict`."""
     position = loader._position
     if loader._loaded is not None:
-        return own_copy(loader._loaded)  # type: ignore[no-any-return]
+        return own_copy(loader._loaded)
     if position.batches and loader.num_workers and not loader.in_order:
         raise ValueError(
             "DataLoader.state_dict(): with in_order=False the batches that were given are not the "
