@@ -136,7 +136,7 @@ _LAZY = {
 _SUBMODULES = (
     "accelerator amp autograd func linalg fft library special signal "
     "torch_version types serialization utils multiprocessing plugin "
-    "plugins ops random storage expr devices dispatch overrides testing return_types backends cpu "
+    "discovery ops random storage expr devices dispatch overrides testing return_types backends cpu "
     "version __config__ __future__ cli _C"
 ).split()
 # Modules whose public place, which PyTorch gives them, is `tangrad.NAME`.
