@@ -22,7 +22,7 @@ NEUTRAL = CORE / "discovery" / "neutral.json"
 LAYERS = [
     {"__main__", "cli"},
     {"plugin", "_subclasses", "holders"},
-    {"utils", "serialization", "multiprocessing", "library"},
+    {"utils", "serialization", "multiprocessing"},
     {
         *("amp", "backends", "accelerator", "testing", "settings", "compilation", "cpu"),
         *("compat.foreach", "types", "version", "__config__", "__future__"),

@@ -96,7 +96,6 @@ _LAZY = {
     **dict.fromkeys(("AcceleratorError", "Event", "Stream"), "devices.streams"),
     "compile": "compilation",
     "why_no_grad": "autograd.missing_gradients",
-    "Tag": "library",
     **dict.fromkeys(
         "Generator default_generator manual_seed seed initial_seed get_rng_state "
         "set_rng_state thread_safe_generator".split(),
@@ -134,9 +133,9 @@ _LAZY = {
     "vmap": "func",
 }
 _SUBMODULES = (
-    "accelerator amp autograd func linalg fft library special signal "
-    "torch_version types serialization utils multiprocessing plugin "
-    "discovery ops random storage expr devices dispatch overrides testing return_types backends cpu "
+    "accelerator amp autograd func linalg fft special signal "
+    "torch_version types serialization utils multiprocessing plugin discovery "
+    "ops random storage expr devices dispatch overrides testing return_types backends cpu "
     "version __config__ __future__ cli _C"
 ).split()
 # Modules whose public place, which PyTorch gives them, is `tangrad.NAME`.
@@ -275,13 +274,6 @@ def _find_op(name: str) -> object:
     from tangrad.ops.definition.registry import find
 
     return find(name)
-
-
-def _load_library(path: object) -> None:
-    """Make the ops of an extension for PyTorch known; `tangrad.ops.load_library`."""
-    from tangrad.library.foreign import load_library
-
-    load_library(path)  # type: ignore[arg-type]
 
 
 _namespaces.install()

@@ -84,6 +84,7 @@ MISSING = {
     "distributions": "tangrad-distributions",
     "utils.data": "tangrad-data",
     "utils.flop_counter": "tangrad-nn",
+    "library": "tangrad-torch-surface",
     "masked": "tangrad-torch-surface",
     "hub": "tangrad-torch-surface",
     "plugin.compiled": "tangrad-source-kernels",

@@ -30,8 +30,6 @@ def lookup(name: str) -> Any:
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    if name == "load_library":  # of a part above, which hands it over
-        return sys.modules["tangrad"]._load_library
     if name in _MODULES:
         if name == "aten":  # a namespace, which nobody imports first
             return import_module("tangrad.ops.aten")

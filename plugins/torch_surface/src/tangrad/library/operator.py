@@ -13,13 +13,21 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from tangrad import _C
-from tangrad.dispatch.overrides import handle_torch_function, overloaded_arguments
-from tangrad.dispatch.stack import Stack, current, flat_tensors
+import tangrad
 from tangrad.library.binding import bind, check_results, short_form
 from tangrad.library.schemas import FunctionSchema, Tag
-from tangrad.ops.definition import registry
-from tangrad.ops.definition.registry import OpNamespace
+from tangrad.overrides import handle_torch_function
+from tangrad.plugin import (
+    BatchLevel,
+    Op,
+    OpNamespace,
+    Stack,
+    current,
+    flat_tensors,
+    op_namespaces,
+    overloaded_arguments,
+    set_recording,
+)
 
 __all__ = [
     "AnyOverload",
@@ -72,7 +80,7 @@ class OpOverload:
     @property
     def overloadpacket(self) -> OpOverloadPacket:
         """The op that this is a signature of."""
-        packet: OpOverloadPacket = getattr(registry.NAMESPACES[self.namespace], self._opname)
+        packet: OpOverloadPacket = getattr(op_namespaces[self.namespace], self._opname)
         return packet
 
     def __str__(self) -> str:
@@ -111,7 +119,7 @@ class OpOverload:
         enabled = getattr(tangrad, "is_autocast_enabled", None)
         if dtype is None or enabled is None or not enabled(device):
             return self.dispatch(values, named, tensors, stack)
-        if not isinstance(dtype, _C.dtype):
+        if not isinstance(dtype, tangrad.dtype):
             with tangrad.autocast(device, enabled=False):
                 return dtype(*values, **named)
 
@@ -119,7 +127,7 @@ class OpOverload:
             if isinstance(value, list):
                 return [cast(v) for v in value]
             eligible = (
-                isinstance(value, _C.Tensor)
+                isinstance(value, tangrad.Tensor)
                 and value.dtype.is_floating_point
                 and value.device.type == device
                 and value.dtype != tangrad.float64
@@ -138,7 +146,7 @@ class OpOverload:
         device = self.device_type(values, named, tensors)
         if COMPOSITE in kernels and device not in kernels and AUTOGRAD not in kernels:
             return self.call_kernel(kernels[COMPOSITE], values, named)
-        records = _C.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        records = tangrad.is_grad_enabled() and any(t.requires_grad for t in tensors)
         if stack.levels:
             if AUTOGRAD in kernels and records and not self._batched(stack):
                 return self.call_kernel(kernels[AUTOGRAD], values, named)
@@ -163,7 +171,6 @@ class OpOverload:
 
     @staticmethod
     def _batched(stack: Stack) -> bool:
-        from tangrad.dispatch.batching import BatchLevel
 
         return isinstance(stack.levels[-1], BatchLevel)
 
@@ -179,7 +186,7 @@ class OpOverload:
             recording: whether calls in the kernel are recorded, as nothing else says a derivative.
         """
         stack = current()
-        previous = _C._set_grad_enabled(recording and _C.is_grad_enabled())
+        previous = set_recording(recording and tangrad.is_grad_enabled())
         try:
             tensors = flat_tensors((values, list(named.values())))
             wrappers = [t for t in tensors if hasattr(type(t), "__torch_dispatch__")]
@@ -193,7 +200,7 @@ class OpOverload:
                     _increment(_value(self._schema, argument, values, named))
             return self.call_kernel(kernel, values, named)
         finally:
-            _C._set_grad_enabled(previous)
+            set_recording(previous)
 
     def _offer(
         self, stack: Stack, wrappers: list[Any], values: list[Any], named: dict[str, Any]
@@ -238,7 +245,7 @@ class OpOverload:
                 device = _value(self._schema, argument, values, named)
                 if argument.base == "Device" and device is not None:
                     return str(device.type)
-            return str(_C.get_default_device().type)
+            return str(tangrad.get_default_device().type)
         return next((d for d in found if d != "cpu"), found[0])
 
     def kernel_for(self, device: str) -> Callable[..., Any]:
@@ -290,7 +297,7 @@ def _value(schema: FunctionSchema, argument: Any, values: list[Any], named: dict
 def _increment(value: Any) -> None:
     for t in flat_tensors(([value],)):
         if not t.is_inference():
-            _C.increment_version(t)
+            tangrad.autograd.graph.increment_version(t)
 
 
 # --- functions for tensors without data
@@ -398,7 +405,7 @@ def find(qualname: str) -> OpOverload:
     """
     namespace, name = split(qualname)
     name, _, overload = name.partition(".")
-    packet = vars(registry.NAMESPACES.get(namespace, _NONE)).get(name)
+    packet = vars(op_namespaces.get(namespace, _NONE)).get(name)
     found = packet and packet._overloads.get(overload or "default")
     if not found:
         raise RuntimeError(f"operator {qualname} does not exist")
@@ -430,7 +437,7 @@ def add(op: OpOverload) -> None:
     Raises:
         RuntimeError: its name is taken.
     """
-    namespace = registry.NAMESPACES.setdefault(op.namespace, OpNamespace(op.namespace))
+    namespace = op_namespaces.setdefault(op.namespace, OpNamespace(op.namespace))
     packet = vars(namespace).get(op._opname)
     if packet is None:
         packet = OpOverloadPacket(op.namespace, op._opname)
@@ -446,7 +453,7 @@ def add(op: OpOverload) -> None:
 
 def remove(op: OpOverload) -> None:
     """Forget an op."""
-    names = vars(registry.NAMESPACES[op.namespace])
+    names = vars(op_namespaces[op.namespace])
     packet = names.get(op._opname)
     if packet is not None and packet._overloads.get(op._overloadname) is op:
         del packet._overloads[op._overloadname]
@@ -462,7 +469,7 @@ class AnyPacket(ABC):  # noqa: B024 (what it is is registered)
     """`torch._ops.OpOverloadPacket` to `isinstance`: also names of `ops.aten`."""
 
 
-for _kind in (OpOverload, _C.Op):
+for _kind in (OpOverload, Op):
     AnyOverload.register(_kind)
 for _kind in (OpOverloadPacket, import_module("tangrad.ops.aten").Packet):
     AnyPacket.register(_kind)

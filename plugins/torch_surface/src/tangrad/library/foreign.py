@@ -12,9 +12,9 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from tangrad.discovery import namespaces
 from tangrad.library import operator
 from tangrad.library.registration import Library
+from tangrad.plugin import MissingPluginError, foreign_library, missing
 
 __all__ = ["load_library", "loaded_libraries"]
 
@@ -36,7 +36,7 @@ def load_library(path: str | os.PathLike[str]) -> None:
         return
     if not os.path.exists(text):
         raise OSError(f"Could not load this library: {text}: no such file")
-    found = namespaces.foreign_library(text)
+    found = foreign_library(text)
     if found is None:
         raise OSError(
             f"Could not load this library: {text}: it is compiled for PyTorch's C++ library, which "
@@ -53,8 +53,8 @@ def _declare(namespace: str, row: dict[str, Any]) -> None:
     library = _declared[namespace] = Library(namespace, "FRAGMENT")
     names = [library.define(schema) for schema in row["operators"]]
     package = row["computed_by"]
-    refusal: Callable[[str], Exception] = lambda name: namespaces.missing(f"{package}.{name}")  # noqa: E731
-    with suppress(namespaces.MissingPluginError):
+    refusal: Callable[[str], Exception] = lambda name: missing(f"{package}.{name}")  # noqa: E731
+    with suppress(MissingPluginError):
         import_module(f"tangrad.{package}")
         refusal = lambda name: NotImplementedError(  # noqa: E731
             f"{namespace}::{name}: tangrad.{package} declares it and does not compute it here"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tangrad import _C
-from tangrad.dispatch.stack import flat_tensors
+import tangrad
 from tangrad.library import operator
 from tangrad.library.binding import bind
 from tangrad.library.definitions import CustomOpDef
+from tangrad.plugin import flat_tensors
 
 __all__ = ["OpCheckError", "opcheck"]
 
@@ -108,7 +108,7 @@ def opcheck(
 
 def _copied(value: Any) -> Any:
     """Return arguments with tensors of their own, leaves as these are."""
-    if isinstance(value, _C.Tensor):
+    if isinstance(value, tangrad.Tensor):
         copy = value.detach().clone()
         return copy.requires_grad_() if value.requires_grad else copy
     if isinstance(value, list):
@@ -126,9 +126,9 @@ def _same(a: Any, b: Any, tolerance: dict[str, Any]) -> bool:
     if not tolerance:
         tolerance = {"rtol": 1e-4, "atol": 1e-5} if a.dtype.itemsize < 8 else {}
     return bool(a.shape == b.shape and a.dtype == b.dtype) and bool(
-        _C.lookup_op("allclose")(a, b, equal_nan=True, **tolerance)
+        tangrad.allclose(a, b, equal_nan=True, **tolerance)
         if a.dtype.is_floating_point or a.dtype.is_complex
-        else _C.lookup_op("equal")(a, b)
+        else tangrad.equal(a, b)
     )
 
 
@@ -206,14 +206,14 @@ def _test_faketensor(
 
 
 def _without_data(value: Any) -> Any:
-    if isinstance(value, _C.Tensor):
+    if isinstance(value, tangrad.Tensor):
         return value.detach().to("meta").requires_grad_(value.requires_grad)
     if isinstance(value, list):
         return [_without_data(v) for v in value]
     if isinstance(value, dict):
         return {k: _without_data(v) for k, v in value.items()}
-    if isinstance(value, _C.device):
-        return _C.device("meta")
+    if isinstance(value, tangrad.device):
+        return tangrad.device("meta")
     return value
 
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tangrad import _C
+import tangrad
 from tangrad.library import operator
 from tangrad.library.definitions import CustomOpDef, set_autograd
 from tangrad.library.schemas import Tag, parse, tags_of
+from tangrad.plugin import registered_devices
 
 __all__ = [
     "Library",
@@ -184,7 +185,7 @@ def _kernel_key(dispatch_key: str) -> str:
         return operator.AUTOGRAD
     if dispatch_key == "Meta" or re.fullmatch(r"[A-Z][A-Z0-9]*|PrivateUse1", dispatch_key):
         return dispatch_key.lower()
-    named = {name.capitalize(): name for name in _C.registered_devices()}
+    named = {name.capitalize(): name for name in registered_devices()}
     if dispatch_key in named:
         return str(named[dispatch_key])
     raise RuntimeError(f"could not parse dispatch key: {dispatch_key}")
@@ -296,7 +297,7 @@ def _device_key(device_type: str) -> str:
     if device_type == operator.META:
         return "Meta"
     if not re.fullmatch(r"[a-z][a-z0-9]*", device_type):
-        _C.device(device_type)  # tells which there are
+        tangrad.device(device_type)  # tells which there are
     return device_type.upper()
 
 
@@ -470,6 +471,6 @@ def register_autocast(
     found = _overload(op, "register_autocast")
     if not isinstance(device_type, str):
         raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
-    if not isinstance(cast_inputs, _C.dtype):
+    if not isinstance(cast_inputs, tangrad.dtype):
         raise ValueError(f"Expected `cast_inputs` of type dtype, got: `{type(cast_inputs)}`")
     _set(found, "autocast", cast_inputs, lib, device_type)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tangrad import _C
-from tangrad.dispatch.stack import flat_tensors
+import tangrad
 from tangrad.library import operator
 from tangrad.library.schemas import FunctionSchema, Tag, infer_schema, parse, tags_of
+from tangrad.plugin import flat_tensors
 
 __all__ = ["CustomOpDef", "custom_op", "triton_op", "wrap_triton"]
 
@@ -254,7 +254,7 @@ class CustomOpDef:
         """
         if not isinstance(device_type, str):
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
-        if not isinstance(cast_inputs, _C.dtype):
+        if not isinstance(cast_inputs, tangrad.dtype):
             raise ValueError(f"Expected `cast_inputs` of type dtype, got: `{type(cast_inputs)}`")
         self._opoverload.autocast[device_type] = cast_inputs
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import GenericAlias
 from typing import Any, NamedTuple, NoReturn
 
-from tangrad import _C
-from tangrad.ops.definition.schema import split
+import tangrad
+from tangrad.plugin import dtype_by_name, split_schema
 
 __all__ = ["Argument", "FunctionSchema", "Tag", "infer_schema", "parse", "tags_of"]
 
@@ -199,7 +199,7 @@ def parse(qualname: str, text: str) -> FunctionSchema:
     inner = tail[1:-1] if tail.startswith("(") and tail.endswith(")") else tail
     arguments: list[Argument] = []
     kwarg_only = False
-    for part in split(head[1:-1]):
+    for part in split_schema(head[1:-1]):
         if part == "*":
             kwarg_only = True
             continue
@@ -209,7 +209,7 @@ def parse(qualname: str, text: str) -> FunctionSchema:
         if any(a.name == argument.name for a in arguments):
             raise _malformed(qualname, text, f"two arguments are called '{argument.name}'")
         arguments.append(argument)
-    returns = tuple(_argument(part, False, qualname, text) for part in split(inner))
+    returns = tuple(_argument(part, False, qualname, text) for part in split_schema(inner))
     return FunctionSchema(name, overload, tuple(arguments), returns)
 
 
@@ -251,9 +251,9 @@ def _literal(text: str, base: str) -> Any:
     if text[0] in "'\"":
         return text[1:-1]
     if text[0] == "[":
-        return [_literal(part, base) for part in split(text[1:-1])]
+        return [_literal(part, base) for part in split_schema(text[1:-1])]
     if base == "ScalarType":
-        return _C.dtype_by_name(text)
+        return dtype_by_name(text)
     if base in ("Layout", "MemoryFormat"):
         import tangrad
 
@@ -272,14 +272,14 @@ def _annotations() -> Iterator[tuple[Any, str]]:
     """Yield every annotation that an argument may have, with its type in a schema."""
     number = typing.Union[int, float, bool]  # noqa: UP007
     kinds: list[tuple[Any, str, bool, bool, bool]] = [
-        (_C.Tensor, "Tensor", True, True, False),
+        (tangrad.Tensor, "Tensor", True, True, False),
         (int, "SymInt", True, False, True),
         (float, "float", True, False, True),
         (bool, "bool", True, False, True),
         (str, "str", False, False, False),
         (number, "Scalar", True, False, False),
-        (_C.dtype, "ScalarType", False, False, False),
-        (_C.device, "Device", False, False, False),
+        (tangrad.dtype, "ScalarType", False, False, False),
+        (tangrad.device, "Device", False, False, False),
     ]
 
     def sequences(kind: Any) -> tuple[Any, ...]:
@@ -302,7 +302,7 @@ def _annotations() -> Iterator[tuple[Any, str]]:
 
 
 def _result_annotations() -> dict[Any, str]:
-    tensor: Any = _C.Tensor
+    tensor: Any = tangrad.Tensor
     return {
         tensor: "Tensor",
         typing.List[tensor]: "Tensor[]",  # noqa: UP006
@@ -415,9 +415,9 @@ def _default_of(parameter: inspect.Parameter, refuse: Callable[[str], NoReturn])
         return ""
     if value is None or isinstance(value, (int, float, bool)):
         return f"={value}"
-    if isinstance(value, (str, _C.device)):
+    if isinstance(value, (str, tangrad.device)):
         return f'="{value}"'
-    if isinstance(value, _C.dtype):
+    if isinstance(value, tangrad.dtype):
         return f"={str(value).rpartition('.')[2]}"
     return refuse(
         f"Parameter {parameter.name} has an unsupported default value type {type(value)}."

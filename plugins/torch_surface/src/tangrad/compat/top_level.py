@@ -328,20 +328,20 @@ def embedding_bag(
         The bags; the bag of each index; how many indices each has; for "max", the row that gave
         each number, 0 in an empty bag.
     """
-    from tangrad.ops.nn.embedding_bag import _taken, bag_argmax, bag_numbers
-
     found = F.embedding_bag(
         *(indices, weight, offsets, None, 2.0, scale_grad_by_freq),
         *({0: "sum", 1: "mean", 2: "max"}.get(mode, str(mode)), sparse, per_sample_weights),
         *(include_last_offset, padding_idx),
     )
-    count, bags = len(found), bag_numbers(offsets, len(indices), include_last_offset)
+    count, bags = len(found), tangrad.ops.bag_numbers(offsets, len(indices), include_last_offset)
     within = bags
     if padding_idx is not None:
         within = bags.masked_fill(indices == padding_idx % len(weight), count)
-    sizes = rows = _taken(found, within, count).to(offsets.dtype)
+    ones = tangrad.ones_like(within, dtype=offsets.dtype)
+    counted = offsets.new_zeros((count + 1,)).index_add(0, within, ones)
+    sizes = rows = counted.narrow(0, 0, count)
     if mode == 2:
-        places = bag_argmax(weight.detach()[indices], within, count)
+        places = tangrad.ops.bag_argmax(weight.detach()[indices], within, count)
         rows = tangrad.where(places < 0, 0, indices[places.clamp(min=0)])
     return found, bags, sizes, rows
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tangrad import _C
-from tangrad.autograd.function import Function
-from tangrad.dispatch.levels import map_tensors
-from tangrad.dispatch.stack import current, flat_tensors
+import tangrad
+from tangrad.autograd import Function
 from tangrad.library.binding import short_form
+from tangrad.plugin import current, flat_tensors, map_tensors
 
 __all__ = ["apply", "not_cut"]
 
@@ -40,8 +39,8 @@ class Call:
         results = () if not returns else (result,) if len(returns) == 1 else tuple(result)
         self.returned = tuple(len(r) if isinstance(r, list) else None for r in results)
         flat = flatten(results, self.returned)
-        self.marker = not any(isinstance(r, _C.Tensor) for r in flat)
-        return (*flat, _C.lookup_op("empty")((0,))) if self.marker else flat
+        self.marker = not any(isinstance(r, tangrad.Tensor) for r in flat)
+        return (*flat, tangrad.empty((0,))) if self.marker else flat
 
     def results(self, flat: Sequence[Any]) -> Any:
         """Return flat results in the structure of the schema."""
@@ -217,10 +216,10 @@ def _loop(size: int, call: Call, flat: Sequence[Any], dims: Sequence[Any]) -> An
         sample = [v.select(d, i) if d is not None else v for v, d in zip(flat, dims, strict=True)]
         result = call.op(*unflatten(sample, call.lengths), **call.named)
         columns.append(call.flat_results(result))
-    stack = _C.lookup_op("stack")
+    stack = tangrad.stack
     results, out_dims = [], []
     for parts in zip(*columns, strict=True):
-        batched = isinstance(parts[0], _C.Tensor)
+        batched = isinstance(parts[0], tangrad.Tensor)
         results.append(stack(list(parts)) if batched else parts[0])
         out_dims.append(0 if batched else None)
     return tuple(results), tuple(out_dims)

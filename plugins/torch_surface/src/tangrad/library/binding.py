@@ -6,7 +6,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tangrad import _C
+import tangrad
 from tangrad.library.schemas import Argument, FunctionSchema
 
 __all__ = ["bind", "check_results", "short_form"]
@@ -48,7 +48,7 @@ def bind(
             value = argument.default
             value = list(value) if isinstance(value, list) else value
             if argument.base == "Device" and isinstance(value, str):
-                value = _C.device(value)
+                value = tangrad.device(value)
         else:
             raise RuntimeError(
                 f"{schema.name}() is missing value for argument '{argument.name}'. "
@@ -93,10 +93,10 @@ def _one(base: str, value: Any) -> Any:
         TypeError, ValueError: it is of another.
     """
     if base == "Tensor":
-        if isinstance(value, _C.Tensor) or hasattr(type(value), "__torch_function__"):
+        if isinstance(value, tangrad.Tensor) or hasattr(type(value), "__torch_function__"):
             return value
         raise TypeError
-    if isinstance(value, _C.Tensor) and base in ("int", "SymInt", "float", "bool", "Scalar"):
+    if isinstance(value, tangrad.Tensor) and base in ("int", "SymInt", "float", "bool", "Scalar"):
         if value.numel() != 1 or value.requires_grad:
             raise TypeError
         value = value.item()
@@ -107,12 +107,12 @@ def _one(base: str, value: Any) -> Any:
             raise TypeError
         return float(value) if base == "float" else complex(value)
     if base == "Device":
-        return value if isinstance(value, _C.device) else _C.device(value)
+        return value if isinstance(value, tangrad.device) else tangrad.device(value)
     wanted: tuple[type, ...] = {
         "bool": (bool, int),
         "str": (str,),
         "Scalar": (bool, int, float, complex),
-        "ScalarType": (_C.dtype,),
+        "ScalarType": (tangrad.dtype,),
     }.get(base, (object,))
     if not isinstance(value, wanted):
         raise TypeError
