@@ -36,6 +36,12 @@ def t(shape, dtype="float32", start=0.0, layout="plain", grad=False):
     return made.requires_grad_() if grad else made
 
 
+def graded(tensor):
+    """A leaf with a gradient, whether it requires one or not."""
+    tensor.grad = tensor.detach() * 0.5
+    return tensor
+
+
 class Net(T.nn.Module):
     def __init__(self):
         super().__init__()
@@ -57,11 +63,20 @@ class State:
         self.other = t(SHAPE, FLOAT, 1.7)
         self.moment = {name: T.zeros(SHAPE, dtype=getattr(T, FLOAT)) for name in ("m", "v")}
         self.rate, self.count = 0.3, 3
+        self.names, self.log = {"one"}, [1]
         self.optimizer = T.optim.OPTIMIZER(self.net.parameters(), lr=0.1)
 
     def tensors(self):
         made = {"held": self.held, "row": self.row, "other": self.other, **self.moment}
         return {**made, **dict(self.net.named_parameters()), **dict(self.net.named_buffers())}
+
+    def others(self):
+        """What is held beside tensors: numbers, flags, members, options, hooks."""
+        net, group = self.net, self.optimizer.param_groups[0]
+        options = {k: v for k, v in group.items() if k != "params"}
+        hooks = [len(p._backward_hooks or ()) for p in net.parameters()]
+        numbers = self.rate, self.count, net.rate, net.steps, net.table, net.training
+        return repr((numbers, sorted(self.names), self.log, options, hooks, T.is_grad_enabled()))
 '''
 
 SHAPES = ((4,), (2, 3), (3, 4), (5,), (6, 2), (1, 4), (2, 3, 2), (16, 33))
@@ -233,7 +248,7 @@ class Writer:
 
     def statement(self) -> None:
         """Add what a function does next."""
-        dice, chance = self.dice, self.dice.random()
+        chance = self.dice.random()
         if chance < 0.5:
             self.guarded(self.write())
         elif chance < 0.7:
@@ -250,10 +265,44 @@ class Writer:
             self.optimizer_by_hand()
         elif chance < 0.93:
             self.add("S.net.count += 1")
-        elif chance < 0.96:
+        elif chance < 0.95:
             self.own_backward()
         else:
-            self.add(f"{self.target()}.requires_grad_(False)" if dice.random() < 0.1 else "pass")
+            self.add(self.idle_effect())
+
+    def idle_effect(self) -> str:
+        """Return a statement that mostly has nothing to do, because all is already so."""
+        dice, one, k = self.dice, self.tensor(), self.number()
+        return dice.choice(
+            (
+                *(f"{one}.grad = None", f"{one}.grad = {one}.grad", "S.net.zero_grad()"),
+                *("S.net.zero_grad(set_to_none=False)", "S.optimizer.step()"),
+                f"S.optimizer.zero_grad(set_to_none={dice.random() < 0.5})",
+                f"T.nn.utils.clip_grad_norm_(S.net.parameters(), abs({k}) + 0.1)",
+                "T.nn.utils.clip_grad_value_(S.net.parameters(), 0.25)",
+                f"{one}.detach().add_(0 if {one}.grad is None else {one}.grad)",
+                f"{one}.grad = {one}.detach() * 0.5",
+                *(f"{one}.requires_grad_(False)", f"{one}.requires_grad_({one}.requires_grad)"),
+                *("S.net.requires_grad_()", f"{one}.detach_()", "S.net.eval()", "S.net.train()"),
+                *("S.rate = 0.3", "S.count = 3", "S.net.rate = 0.5", "S.rate = abs(S.rate)"),
+                *("S.rate = max(S.rate, 0.1)", "S.count = int(S.count)", "S.rate = S.rate * 1"),
+                *("S.net.table['scale'] = 1.25", "S.net.table['many'][1] = 0.75"),
+                *("S.net.table.pop('none', None)", "S.net.table.setdefault('scale', 2)"),
+                *("S.held = S.held", "S.held = S.other", "S.held.data = S.other"),
+                *("S.other.set_(S.held)", "S.held.data = S.held.data", f"{one}.data = {one}.data"),
+                *("S.moment['m'] = S.moment['m']", "S.moment.update(m=S.moment['m'])"),
+                *("S.net.double()", "S.net.float()", f"{one}.resize_({one}.shape)"),
+                "(S.net.bias._backward_hooks or {}).clear()",
+                *("box['k'] = box['k']", f"box['k'] = {k}", "box.pop('none', None)"),
+                *("box['many'][0] = box['many'][0]", "box['many'].sort(key=id)"),
+                *("S.names.clear()", "S.names.add('one')", "S.names.discard('two')"),
+                *("S.log.clear()", "S.log.extend([])", "S.log[:] = [1]", "S.log.reverse()"),
+                "S.optimizer.param_groups[0]['lr'] = 0.1",
+                "S.optimizer.state.clear()",
+                "T.set_grad_enabled(T.is_grad_enabled())",
+                f"{one}.retain_grad() if {one}.requires_grad else None",
+            )
+        )
 
     def guarded(self, line: str) -> None:
         """Add a write, mostly where a parameter may be written."""
@@ -450,6 +499,8 @@ class Writer:
         elif kind == "nesting":
             one = self.tensor_text(self.shape, self.float, start)
             call["many"] = dice.choice((f"[{one}, {one}]", f"({one},)", f"[{one}, 0.5]", f"{one}"))
+        elif kind == "graded" and place != "many":
+            call[place] = f"graded({call[place]})"
         elif kind == "history":
             call[place] = (
                 f"({call[place]}).requires_grad_() * 1.5" if place != "many" else call[place]
@@ -501,6 +552,11 @@ class Writer:
                 f"S.net.weight.grad = t({shape}, FLOAT, 0.1)",
                 f"S.net.weight.grad = t({shape}, FLOAT, 0.1, 'turned')",
                 "S.net.weight.grad = S.held",
+                "S.net.bias.grad = t(SHAPE[-1:], FLOAT, 0.3)",
+                f"S.held.grad = t({shape}, FLOAT, 0.2)",
+                *("S.names.add('two')", "S.log.append(2)", "S.net.table['none'] = 1"),
+                *("S.names.clear()", "S.log.clear()"),
+                "S.held.detach_().requires_grad_(False).mul_(S.net.weight)",
                 "S.moment['m'] = S.moment['v']",
                 "S.moment = {'v': S.moment['v'], 'm': S.moment['m']}",
                 "S.net.weight = T.nn.Parameter(S.net.weight.detach() + 1)",
@@ -528,7 +584,7 @@ STATE_NUMBERS = (
 CHANGES = (
     *("number", "number", "number", "shape", "sizes", "sizes", "dtype", "layout", "grad"),
     *("alias", "alias", "alias", "mode", "mode", "thread", "names", "nesting", "outside"),
-    *("outside", "outside", "history"),
+    *("outside", "outside", "history", "graded"),
 )
 
 

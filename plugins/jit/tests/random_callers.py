@@ -127,6 +127,7 @@ class _Held:
         self.tensors += [
             (f"{name}.base", t._base) for name, t in self.tensors if t._base is not None
         ]
+        self.others = state.others
         self.versions = [_version(t) for _, t in self.tensors]
 
     def outcome(self, result: Any) -> dict[str, Any]:
@@ -140,6 +141,7 @@ class _Held:
             told[f"{name} written"] = _version(t) != before
             if t.is_leaf and t.grad is not None:
                 told[f"{name}.grad"] = _shown(t.grad)
+        told["others"] = self.others()
         told["objects"] = _classes([id(t) for _, t in known])
         told["memories"] = _classes(
             [t.untyped_storage().data_ptr() or id(t) for _, t in known if t.layout is not None]

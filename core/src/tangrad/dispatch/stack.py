@@ -89,6 +89,12 @@ class Stack:
         if self.tracers:
             self.tracers[-1].constant(made)
 
+    def tell_of_gradient(self, tensor: Any) -> None:
+        """Tell the tracer, where it asks, that `.grad` of a tensor is looked at or set."""
+        told = getattr(self.tracers[-1], "gradient", None) if self.tracers else None
+        if told is not None:
+            told(tensor)
+
 
 class _Thread(threading.local):
     def __init__(self) -> None:

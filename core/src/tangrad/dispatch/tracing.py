@@ -41,6 +41,7 @@ class traced_calls:
             backward asks for; `allocated(tensor)` for one without values yet. `read(tensor)`
             before Python looks at a value by `item()`, which gives what this returns, the number
             where that is None; `value_reads()` counts the other ways. One
+            with a method `gradient(tensor)` is told before Python looks at `.grad` or sets it; one
             with a method `number(tensor)` may answer `number_of` by an object of its own, and one
             with a method `require(condition, message)` answers `require`.
     """

@@ -46,6 +46,13 @@ cdef object warn_non_leaf_grad():
                   "for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor.", UserWarning, stacklevel=2)
 
 
+cdef int tell_of_gradient(Tensor t) except -1:
+    """Tell this thread's tracer that a program looks at `.grad`, or sets it."""
+    if standing():
+        (<object>tg_tls.intercept).tell_of_gradient(t)
+    return 0
+
+
 cdef int set_grad(Tensor t, value) except -1:
     cdef Tensor g
     if value is None:

@@ -168,16 +168,19 @@ cdef class Tensor:
 
     @property
     def grad(self):
+        tell_of_gradient(self)
         if self.grad_ is None and grad_fn_of(self) is not None and not self.flags & RETAIN_GRAD and self.level_ is None:
             warn_non_leaf_grad()
         return self.grad_
 
     @grad.setter
     def grad(self, value):
+        tell_of_gradient(self)
         set_grad(self, value)
 
     @grad.deleter
     def grad(self):
+        tell_of_gradient(self)
         self.grad_ = None
 
     @property

@@ -127,15 +127,16 @@ cdef class Geometry:
     cdef void* seen                 # where the tensor lay that was compared last
     cdef int64_t sizes[128]
     cdef readonly bint requires_grad
-    cdef bint lazy, may_be_lazy, is_complex, given, leaf, graded
+    cdef bint lazy, may_be_lazy, is_complex, given, leaf, graded, retained, watched
     cdef dict names
     cdef PyGetSetDef* flag
+    cdef PyGetSetDef* leafness
     cdef PyCFunction is_neg
 
     def __init__(self, tensor, bint given=False):
         cdef int d
         self.flag, self.is_neg = getter_of(type(tensor), "requires_grad"), caller_of(type(tensor), "is_neg")
-        self.is_complex = tensor.is_complex()
+        self.leafness, self.is_complex = getter_of(type(tensor), "is_leaf"), tensor.is_complex()
         self.layout, self.lazy = tensor.layout, tensor.is_conj() or tensor.is_neg()
         # A tensor that is held becomes a view of complex memory only with such strides.
         self.may_be_lazy = given or self.is_complex or not tensor.is_contiguous()
@@ -143,10 +144,9 @@ cdef class Geometry:
         self.dtype, self.ndim = API.dtype_index(<PyObject*>tensor), API.ndim(<PyObject*>tensor)
         self.device = API.device_of(<PyObject*>tensor)
         self.requires_grad, self.given = tensor.requires_grad, given
+        self.leaf, self.retained = tensor.is_leaf, tensor.retains_grad
         if given:
-            self.names = attributes(tensor)
-            if self.requires_grad:
-                self.leaf, self.graded = tensor.is_leaf, is_graded(tensor)
+            self.names, self.graded = attributes(tensor), is_graded(tensor)
         for d in range(self.ndim):
             self.sizes[d] = API.shape(<PyObject*>tensor)[d]
             self.sizes[64 + d] = API.strides(<PyObject*>tensor)[d]
@@ -169,11 +169,19 @@ cdef class Geometry:
             return False
         if <bint>attribute(self.flag, t, "requires_grad") != self.requires_grad:
             return False
+        if self.requires_grad:
+            if <bint>attribute(self.leafness, t, "is_leaf") != self.leaf:
+                return False
+            if not self.leaf and <bint>t.retains_grad != self.retained:
+                return False
         if not self.given:
             return True
-        if self.requires_grad and (<bint>t.is_leaf != self.leaf or is_graded(t) != self.graded):
+        if self.asks_gradient() and is_graded(t) != self.graded:
             return False
         return have_attributes(t, self.names)
+
+    cdef bint asks_gradient(self):
+        return self.requires_grad or self.watched
 
     cdef bint is_lazy(self, object t):
         if <bint>(self.is_neg(t, NULL) if self.is_neg != NULL else t.is_neg()):
@@ -194,7 +202,8 @@ cdef class Geometry:
         return self.dtype == other.dtype and self.ndim == other.ndim and self.kind is other.kind \
             and self.device == other.device and self.requires_grad == other.requires_grad \
             and self.layout is other.layout and self.lazy == other.lazy \
-            and self.leaf == other.leaf and self.graded == other.graded and self.names == other.names
+            and self.leaf == other.leaf and self.retained == other.retained and self.names == other.names \
+            and (self.graded == other.graded or not self.asks_gradient())
 
     def same(self, Geometry other):
         """Return whether two are equal."""
@@ -213,7 +222,8 @@ cdef class Geometry:
             return "its class, device or layout is another"
         if self.lazy != other.lazy:
             return "it is lazily conjugated or negated, or was"
-        if self.leaf != other.leaf or self.graded != other.graded:
+        if self.leaf != other.leaf or self.retained != other.retained \
+                or self.graded != other.graded and self.asks_gradient():
             return "it is a leaf or has a gradient, and was or had not, or the other way round"
         if self.names != other.names:
             return "its attributes are others"
@@ -240,7 +250,7 @@ cdef class Geometry:
 
 
 cdef bint is_graded(object t):
-    return <bint>t.is_leaf and t.grad is not None
+    return (<bint>t.is_leaf or <bint>t.retains_grad) and t.grad is not None
 
 
 cdef class Guard:

@@ -47,6 +47,23 @@ _TELLING_CODE = (
     *(getattr(tangrad, n).__code__ for n in ("initial_seed", "get_rng_state", "get_num_threads")),
     threading.current_thread.__code__,
 )
+# Functions of the library that set what all calls share and no guard watches: a graph sets nothing.
+_SETTING_CODE = tuple(
+    getattr(tangrad, n).__code__
+    for n in (
+        *("set_num_threads", "set_num_interop_threads", "set_float32_matmul_precision"),
+        *("set_flush_denormal", "set_warn_always", "set_autocast_dtype"),
+        "set_autocast_cache_enabled",
+    )
+)
+# The same of modules that few programs load.
+_SETTING_IN = {
+    "tangrad.multiprocessing": ("set_sharing_strategy",),
+    "tangrad.__future__": (
+        "set_overwrite_module_params_on_conversion",
+        "set_swap_module_params_on_conversion",
+    ),
+}
 _TELLING = {id(code): code.co_name for code in _TELLING_CODE}
 # Functions of the standard library that read what a program may change: they are watched as its.
 _READING_CODE = (os.getenv.__code__,)
@@ -144,7 +161,8 @@ class CallWatch:
         gc.disable()
         self._previous = sys.getprofile()
         of_sizes = self.sizes is not None
-        told = (*_SEEDING_CODE, *_TELLING_CODE, *_READING_CODE)
+        self._setting = {id(code): code.co_name for code in _setting_code()}
+        told = (*_SEEDING_CODE, *_TELLING_CODE, *_READING_CODE, *_setting_code())
         self.filter = _guards.CallFilter(self._profile, _libraries, told, of_sizes)
         self.filter.start()
         return self
@@ -163,13 +181,17 @@ class CallWatch:
             self._watch_standard(frame, arg)
             return
         if id(code) in _TELLING and event == "call":
-            self._watch_telling(frame)
+            self._watch_telling(frame, "may answer otherwise in the next call")
+        elif id(code) in self._setting and event == "call":
+            self._watch_telling(frame, "sets what all calls share, and a graph sets nothing")
         if library and (self.sizes is None or event != "call"):
             return
         if event == "call":
             if not library and code not in self.executed and not _serves_library(frame):
                 if innermost_tracer() is None:
                     return  # a kernel's, as of a device in Python: the op stands for it
+                if _imports(frame):
+                    return
                 self.executed[code] = frame.f_globals
                 hidden = hidden_attribute(code)
                 if hidden and self.refusal is None:
@@ -201,11 +223,11 @@ class CallWatch:
         if frame is not None and not is_library(frame.f_code):
             self._refuse(reason, frame)
 
-    def _watch_telling(self, frame: Any) -> None:
+    def _watch_telling(self, frame: Any, reason: str) -> None:
         caller = frame.f_back
         if self.refusal is None and caller is not None and not is_library(caller.f_code):
             name = frame.f_code.co_name
-            self._refuse(f"{name}() may answer otherwise in the next call", caller)
+            self._refuse(f"{name}() {reason}", caller)
 
     def _refuse(self, reason: str, frame: Any) -> None:
         if innermost_tracer() is not None and not (_serves_library(frame) or _imports(frame)):
@@ -231,6 +253,13 @@ class CallWatch:
             line = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
             reason = "the state of a random generator is set, and a graph sets none"
             self.refusal = CaptureError(reason, line)
+
+
+def _setting_code() -> tuple[CodeType, ...]:
+    """Return the code of the library's functions that set what all calls share."""
+    loaded = ((sys.modules.get(module), names) for module, names in _SETTING_IN.items())
+    late = (getattr(module, n) for module, names in loaded if module is not None for n in names)
+    return (*_SETTING_CODE, *(function.__code__ for function in late))
 
 
 @lru_cache(maxsize=8192)
@@ -324,10 +353,17 @@ def _serves_library(frame: Any) -> bool:
 
 
 def _imports(frame: Any) -> bool:
-    """Return whether a module is being imported, which is done once, graph or not."""
+    """Return whether a module is being imported, which is done once, graph or not.
+
+    So are the hooks by which packages of the library offer what they have.
+    """
+    within = ""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True
+        if within == "pluggy" and is_library(frame.f_code):
+            return True
+        within = (frame.f_globals.get("__name__") or "").partition(".")[0]
         frame = frame.f_back
     return False
 

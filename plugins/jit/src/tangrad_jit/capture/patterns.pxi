@@ -31,6 +31,12 @@ cdef class Pattern:
         self.leaves.append((path, "constant", item))
         return Constant(item)
 
+    def watch_gradients(self):
+        """Compare of all tensors whether they have a gradient, also where they require none."""
+        for _, kind, geometry in self.leaves:
+            if kind == "tensor":
+                (<Geometry>geometry).watched = True
+
     def match(self, tuple args, dict kwargs):
         """Return the tensors in order, or None where the arguments are of another structure."""
         cdef list found = []

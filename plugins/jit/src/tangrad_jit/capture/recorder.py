@@ -72,6 +72,7 @@ class Recorder:
         self._keep: list[Any] = []
         self._constants: dict[Any, Any] = {}
         self._known_reads = value_reads()
+        self._asked_gradients: dict[int, Any] = {}
         self._names: dict[Any, str] = {}
         self._is_following = False
         self.numbers: Numbers | None = None
@@ -129,6 +130,14 @@ class Recorder:
             )
         kind, name, source = found
         return self.argument(tensor, name, kind) if source is tensor else self._of(found, tensor)
+
+    def gradient(self, tensor: Any) -> None:
+        """Note that the program looks at `.grad` of a tensor, or sets it."""
+        self._asked_gradients[id(tensor)] = tensor
+
+    def has_asked(self, tensor: Any) -> bool:
+        """Return whether the program has looked at `.grad` of a tensor, or set it."""
+        return id(tensor) in self._asked_gradients
 
     def alias_of(self, value: Value) -> Value:
         """Return a value that shows all of another, as a tensor with a history of its own."""

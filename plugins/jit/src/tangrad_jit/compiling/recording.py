@@ -201,7 +201,7 @@ class _Session:
             *tensors_among(self.args),
             *tensors_among(self.kwargs, "kwargs"),
         ]:
-            if tensor.is_leaf and tensor.requires_grad:
+            if tensor.is_leaf or tensor.retains_grad:
                 found.append((path, tensor, tensor.grad))
                 if tensor.grad is not None:
                     key = memory_of(tensor.grad)
@@ -283,6 +283,8 @@ class _Session:
                 with contextlib.suppress(LookupError):
                     now = source.get(self.args, self.kwargs)
                     mine = isinstance(now, Number) and now.value is value
+                    if not mine:  # at other numbers, putting the same there is a change
+                        recording.asked.append(("is", value, number, True))
                     source.put(number if mine else plain_in(now))
         if not recording.numbers and not (self.sizes is not None and self.sizes.handed):
             return
@@ -381,6 +383,7 @@ class _Session:
                 continue
             recording.gradients.append((tensor, len(graph.outputs)))
             graph.outputs.append(self.recorder.value_of(after))
+        self._refuse_gradients_within()
         for (path, tensor), state in zip(self.arguments, self.before_arguments, strict=True):
             if _state_of_argument(tensor) != state:
                 raise CaptureError(
@@ -393,6 +396,13 @@ class _Session:
                 raise Unsettled(
                     f"{path} has been given other memory, or another history, in the run"
                 )
+
+    def _refuse_gradients_within(self) -> None:
+        """Refuse a look at `.grad` of what was computed outside and keeps none: it is unwatched."""
+        for path, tensor in [*self.before.tensors, *self.arguments]:
+            within = not (tensor.is_leaf or tensor.retains_grad)
+            if within and self.recorder.has_asked(tensor):
+                raise CaptureError(f"the run asks for {path}.grad, of a tensor that is no leaf")
 
     def _are_arguments_as_before(self, recording: Recording) -> bool:
         assert recording.pattern is not None
@@ -508,6 +518,11 @@ class _Session:
         guards = [*after.guards, *_engines(recording.graph)]
         watched = {id(t) for t, _ in recording.gradients}
         watched |= {id(i.tensor) for i in recording.graph.inputs if i.kind == "gradient"}
+        # What a run does about gradients may be nothing because of what it found.
+        asked = self.recorder.has_asked
+        watched |= {id(tensor) for _, tensor in self.before.tensors if asked(tensor)}
+        if any(asked(tensor) for _, tensor in self.arguments):
+            recording.pattern.watch_gradients()
         guards.extend(
             _with_gradient(path, tensor, before)
             for path, tensor, before in self.grads
@@ -616,7 +631,8 @@ def _in(tensor: Any, tensors: list[Any]) -> bool:
 
 def _state(t: Any) -> Any:
     """Return what a run must not change of a tensor that the program holds."""
-    return t.data_ptr(), tuple(t.shape), t.stride(), t.dtype, t.requires_grad, id(t.grad_fn)
+    place = t.data_ptr(), tuple(t.shape), t.stride()
+    return *place, t.dtype, t.requires_grad, id(t.grad_fn), t.retains_grad
 
 
 def _state_of_argument(t: Any) -> Any:
