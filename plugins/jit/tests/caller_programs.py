@@ -82,6 +82,7 @@ class State:
 SHAPES = ((4,), (2, 3), (3, 4), (5,), (6, 2), (1, 4), (2, 3, 2), (16, 33))
 FLOATS = ("float32", "float32", "float32", "float64", "float64", "bfloat16", "float16")
 OTHER_DTYPES = ("float64", "float32", "int64", "int32", "float16", "uint8", "bool", "bfloat16")
+INTEGERS = ("int8", "uint8", "int32", "int64", "bool")
 LAYOUTS = ("turned", "strided", "spread", "plain")
 NUMBERS = {
     "float": ("0.1", "0.25", "-1.5", "3.7", "0.9", "2.125", "-0.3", "1e-3", "7.5", "0.6"),
@@ -89,6 +90,7 @@ NUMBERS = {
     "odd": (
         *("0", "1", "-1", "0.0", "-0.0", "1.0", "-1.0", "2.0", "0.5", "True", "False", "1e30"),
         *("1e-30", "1e300", "1e-310", "2**31", "2**40", "-(2**63)", "2**63 - 1", "2**63"),
+        *("1e39", "-1e39", "7e4", "300", "-129", "1e38", "300.5"),
         *('float("nan")', 'float("inf")', '-float("inf")', "2**200", "16777217", "3 + 0j"),
     ),
 }
@@ -449,7 +451,9 @@ class Writer:
         dice = self.dice
         kinds = [dice.choice(("float", "float", "int")) for _ in range(4)]
         k, m, box_k, pair = (dice.choice(NUMBERS[kind]) for kind in kinds)
-        a = self.tensor_text(self.shape, self.float, grad=dice.random() < 0.15)
+        # Of integers more numbers are beyond what they hold.
+        dtype = dice.choice(INTEGERS) if dice.random() < 0.1 else self.float
+        a = self.tensor_text(self.shape, dtype, grad=dtype in FLOATS and dice.random() < 0.15)
         call: dict[str, object] = {"before": "", "a": a, "k": k, "m": m, "box_k": box_k}
         call["b"] = self.tensor_text(self.shape, self.float, start=0.8, grad=dice.random() < 0.15)
         call["x"] = self.tensor_text(self.shape, self.float, start=0.6)

@@ -13,8 +13,10 @@ looking at it is refused.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import tangrad
@@ -22,7 +24,7 @@ from tangrad.plugin import innermost_tracer
 from tangrad_jit._guards import is_same
 from tangrad_jit.graph.ir import Node, Value
 from tangrad_jit.graph.numbers import NUMBER_OPS
-from tangrad_jit.graph.types import NumberType
+from tangrad_jit.graph.types import NumberType, TensorType
 
 __all__ = ["COMPARISONS", "Followed", "Number", "Numbers", "made_for", "plain", "plain_in"]
 
@@ -36,7 +38,22 @@ _OPERATORS = frozenset(
 )
 # Ops some forms of which are composites: those for numbers are made of pointwise ops.
 _MIXED = ("clamp", "where", "div")
+# Ops that check of numbers only of which kind they are, or whether a dtype has a place for them.
+_CHECK_KINDS = frozenset("fill_ _fill sub_plain _foreach_add_list_ _foreach_add_tensor_".split())
 _KINDS = ("Operand", "Scalar", "Scalar?", "float", "float?")
+
+
+def within(number: Any, bounds: tuple[Any, Any]) -> bool:
+    """Return whether a dtype has a place for a number, given its least and greatest element.
+
+    A floating dtype has one for infinities and NaN, too.
+    """
+    least, most = bounds
+    if isinstance(number, float) and not math.isfinite(number):
+        return isinstance(most, float)
+    return bool(least <= number <= most)
+
+
 #: What may be asked of numbers.
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "is": is_same,
@@ -46,6 +63,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
+    "within": within,
 }
 
 
@@ -67,6 +85,7 @@ class Numbers:
         self.recorder = recorder
         self.guards: list[tuple[str, Any, Any, bool]] = []
         self._read: set[Value] = set()
+        self._own: set[Value] = set()
 
     @property
     def live(self) -> bool:
@@ -76,7 +95,9 @@ class Numbers:
     def given(self, number: Any, name: str) -> Number:
         """Return what stands for a number that the graph is given."""
         type = NumberType(_kind(number).__name__)
-        return made_for(self, self.recorder.graph.add_input(type, "number", name), number)
+        value = self.recorder.graph.add_input(type, "number", name)
+        self._own.add(value)
+        return made_for(self, value, number)
 
     def read(self, tensor: Any, number: Any) -> Any:
         """Return what stands for the number that a tensor of the graph holds now."""
@@ -96,6 +117,7 @@ class Numbers:
         recorder = self.recorder
         node = Node(NUMBER_OPS[name], operands, "call", (), recorder._module, recorder._where())
         (value,) = recorder.graph.append(node, [NumberType(type(result).__name__)])
+        self._own.add(value)
         if any(isinstance(item, Value) and item in self._read for item in operands):
             self._read.add(value)
         return made_for(self, value, result)
@@ -106,6 +128,16 @@ class Numbers:
         if self.live:
             self._guard(name, left, right, outcome)
         return outcome
+
+    def bound(self, node: Node) -> None:
+        """Guard that the dtypes of a call have a place for the numbers that it is given.
+
+        Ops refuse others, wrap them around, or leave it to another op to compare with them.
+        """
+        for item in node.args:
+            if isinstance(item, Value) and item in self._own and item not in self._read:
+                for bounds in _bounds_of(node, item.type):
+                    self.guards.append(("within", item, bounds, True))
 
     def _guard(self, name: str, left: Any, right: Any, outcome: bool) -> None:
         asked = [item for item in (left, right) if isinstance(item, Number)]
@@ -125,6 +157,8 @@ class Numbers:
         kind = op.definition.schema.params[position].type if position >= 0 else ""
         if kind not in _KINDS:
             return self.constant(number)
+        if _checks(op, op.definition.schema.params[position].name):
+            return self.constant(number)
         if op.definition.schema.written_lists:
             return number.value
         if not (op.kind == "pointwise" or op.name in ("fill_", "_fill")):
@@ -136,6 +170,35 @@ class Numbers:
         # The recorder asks from within an op, where no run is live.
         self._guard("is", number, number.hint, True)
         return number.hint
+
+
+def _bounds_of(node: Node, number: NumberType) -> set[tuple[Any, Any]]:
+    """Return the least and greatest elements of the dtypes that a call may compute in."""
+    dtypes = {v.type.dtype for v in node.results if isinstance(v.type, TensorType)} - {"bool"}
+    if not dtypes:  # a comparison
+        given = {v.type.dtype for v in node.inputs if isinstance(v.type, TensorType)} - {"bool"}
+        floating = {name for name in given if not name.startswith(("int", "uint"))}
+        if number.kind == "float":
+            given = floating or {str(tangrad.get_default_dtype()).rpartition(".")[2]}
+        dtypes = given
+    return {_bounds(name) for name in dtypes}
+
+
+@lru_cache(maxsize=64)
+def _bounds(name: str) -> tuple[Any, Any]:
+    dtype = getattr(tangrad, name)
+    integer = name.startswith(("int", "uint"))
+    limits = tangrad.iinfo(dtype) if integer else tangrad.finfo(dtype)
+    return limits.min, limits.max
+
+
+def _checks(op: Any, name: str) -> bool:
+    """Return whether an op may refuse some values of a parameter."""
+    check = op.definition.check
+    if check is None or op.definition.checks_kinds or op.name in _CHECK_KINDS:
+        return False
+    code = check.__code__
+    return name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def _kind(number: Any) -> type:

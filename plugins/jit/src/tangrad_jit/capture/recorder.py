@@ -342,6 +342,8 @@ class Recorder:
         self._known_reads = value_reads()
         tensors = self._tensors_among(node, result)
         results = self.graph.append(node, [type_of(t) for t in tensors])
+        if self.numbers is not None:
+            self.numbers.bound(node)
         shown = node.written
         for value in shown:
             self._written.add(value.root)
