@@ -1,0 +1,119 @@
+"""What tools/pytorch_tests.py makes of verdicts: causes, comparisons and the page."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TESTS = """
+import unittest
+import torch
+
+class TestNumbers(unittest.TestCase):
+    def test_sum(self):
+        self.assertEqual(torch.ones(2).sum().item(), 2)
+
+    def test_wrong_on_both(self):
+        self.assertEqual(torch.ones(2).sum().item(), 3)
+
+    def test_who(self):
+        self.assertEqual(type(torch.ones(2)).__module__, "torch")
+
+    def test_dies(self):
+        if type(torch.ones(2)).__module__ != "torch":
+            import os
+            os._exit(9)
+
+    def test_left(self):
+        if type(torch.ones(2)).__module__ != "torch":
+            torch.no_such_name
+"""
+
+
+@pytest.fixture(autouse=True)
+def tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+
+
+def part(name: str) -> Any:
+    return importlib.import_module(f"pytorch_suite.{name}")
+
+
+def missed(kind: str, name: str, text: str = "") -> dict[str, str]:
+    return {"verdict": "error", "kind": kind, "name": name, "text": text}
+
+
+@pytest.mark.parametrize(
+    ("entry", "cause"),
+    [
+        ({"verdict": "pass"}, ""),
+        ({"verdict": "hang"}, "hang"),
+        ({"verdict": "crash"}, "crash"),
+        ({"verdict": "skip"}, "skipped"),
+        (None, "skipped"),
+        ({"verdict": "fail", "kind": "AssertionError", "text": "1 != 2"}, "value"),
+        ({"verdict": "fail", "kind": "AssertionError", "text": "X not raised"}, "accepted"),
+        ({"verdict": "fail", "kind": "AssertionError", "text": '"a" does not match "b"'}, "words"),
+        ({"verdict": "error", "kind": "RuntimeError", "text": "no"}, "raised"),
+        (missed("AttributeError", "itt"), "name"),
+        (missed("AttributeError", "_lazy_clone"), "private"),
+        (missed("PrivateName", "torch._refs.sum"), "private"),
+        (missed("PrivateName", "torch._not_listed"), "name"),
+        (missed("ImportError", "m", "cannot import name '_lazy_clone' from 'm'"), "private"),
+    ],
+)
+def test_a_verdict_has_a_cause(entry: dict[str, Any] | None, cause: str) -> None:
+    assert part("causes").cause(entry) == cause
+
+
+def test_only_tests_that_pass_on_pytorch_count() -> None:
+    theirs = {
+        "a": {"verdict": "pass"}, "b": {"verdict": "fail"}, "c": {"verdict": "pass"},
+        "<end>": {"verdict": "end"},
+    }  # fmt: skip
+    ours = {"a": {"verdict": "pass"}, "b": {"verdict": "pass"}, "c": {"verdict": "start"}}
+    assert part("causes").compare(theirs, ours) == {"a": {"cause": ""}}
+    unloaded = {"<load>": {"verdict": "load", "kind": "ImportError", "text": "no"}}
+    assert [t["cause"] for t in part("causes").compare(theirs, unloaded).values()] == [
+        "skipped"
+    ] * 2
+
+
+def test_what_passed_and_fails_is_told() -> None:
+    good, bad = {"cause": ""}, {"cause": "value", "kind": "E", "text": "1 != 2\nmore"}
+    before = {"files": {"f.py": {"a": good, "b": bad}}}
+    now = {"files": {"f.py": {"a": bad, "b": bad, "new": bad}, "g.py": {"a": bad}}}
+    assert part("causes").broken(before, now) == ["f.py::a: value E 1 != 2"]
+
+
+def test_the_page_counts_by_file_and_cause() -> None:
+    tests = {"a": {"cause": ""}, "b": {"cause": "value"}, "c": {"cause": "private"}}
+    report = {"commit": "abc", "date": "2000-01-01", "torch": "2.13.0", "files": {"f.py": tests}}
+    page = part("page").page(report)
+    assert "| `f.py` | 3 | 1 | 33.3 | 50.0 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |" in page
+    assert "Commit abc, 2000-01-01, PyTorch 2.13.0." in page
+    assert max(map(len, page.splitlines())) < 140
+
+
+def test_a_file_runs_on_both_and_goes_on_after_a_crash(tmp_path: Path) -> None:
+    for needed in ("torch", "expecttest", "hypothesis", "scipy", "tangrad.compat.stand_in"):
+        pytest.importorskip(needed)
+    source, work = tmp_path / "tests", tmp_path / "work"
+    source.mkdir()
+    (source / "test_numbers.py").write_text(TESTS, "utf-8")
+    command = [sys.executable, str(ROOT / "tools" / "pytorch_tests.py"), "--source", str(source),
+               "--work", str(work), "--file", "test_numbers.py"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    made = json.loads((work / "report.json").read_text("utf-8"))["files"]["test_numbers.py"]
+    causes = {name.rpartition(".")[2]: test["cause"] for name, test in made.items()}
+    assert causes == {
+        "test_sum": "", "test_who": "value", "test_dies": "crash", "test_left": "name",
+    }  # fmt: skip

@@ -1,0 +1,101 @@
+"""Why a test that passes on PyTorch does not pass here, and what a run of many came to."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+# In the order of the page's columns.
+CAUSES = {
+    "value": "another value, shape, dtype or layout",
+    "accepted": "accepted here, an error there",
+    "raised": "an error here, none there",
+    "name": "a public name is missing",
+    "words": "the words of a message or a warning, and printed text",
+    "hang": "over the time for a test",
+    "crash": "the process ended",
+    "skipped": "the test skipped itself, or could not be loaded",
+    "private": "asks for a private name, as listed",
+}
+LIST = Path(__file__).with_name("private_names.txt")
+MISSING = ("AttributeError", "ImportError", "ModuleNotFoundError")
+IMPORT = re.compile(r"cannot import name '(\w+)'|No module named '([\w.]+)'")
+WORDS = re.compile(r"does not match|String comparison|warning|not triggered|re\.compile")
+
+
+@cache
+def private_names() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the listed names, dotted, and the last part of each."""
+    lines = [line.partition("#")[0].strip() for line in LIST.read_text("utf-8").splitlines()]
+    names = frozenset(line for line in lines if line)
+    return names, frozenset(name.rpartition(".")[2] for name in names)
+
+
+def is_private(entry: dict[str, Any]) -> bool:
+    """Tell whether a failure asks for a listed name, or for something below it."""
+    names, last = private_names()
+    kind, asked = entry.get("kind", ""), entry.get("name", "")
+    if kind == "PrivateName":
+        parts = asked.split(".")
+        return any(".".join(parts[:n]) in names for n in range(1, len(parts) + 1))
+    if kind in MISSING:
+        found = IMPORT.search(entry.get("text", ""))
+        missed = next(filter(None, found.groups())) if found else asked
+        return missed in names or missed.rpartition(".")[2] in last
+    return False
+
+
+def cause(entry: dict[str, Any] | None) -> str:
+    """Return the cause of a verdict, one of `CAUSES`; "" if the test passed."""
+    verdict = "absent" if entry is None else entry["verdict"]
+    if verdict == "pass":
+        return ""
+    if verdict in ("hang", "crash"):
+        return str(verdict)
+    if verdict not in ("fail", "error"):
+        return "skipped"
+    assert entry is not None
+    kind, text = entry.get("kind", ""), entry.get("text", "").strip()
+    if is_private(entry):
+        return "private"
+    if kind in (*MISSING, "PrivateName"):
+        return "name"
+    if kind != "AssertionError":
+        return "raised"
+    if "not raised" in text:
+        return "accepted"
+    return "words" if WORDS.search(text.partition("\n")[0]) else "value"
+
+
+def compare(
+    theirs: dict[str, dict[str, Any]], ours: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return, of the tests that pass on PyTorch and ran here, {name: {"cause", ...}}.
+
+    Args:
+        theirs: a file's verdicts on PyTorch, by test.
+        ours: its verdicts on tangrad; a line `<load>` says that it could not be loaded.
+    """
+    unloaded = ours.get("<load>")
+    found = {}
+    for name, entry in theirs.items():
+        if name.startswith("<") or entry["verdict"] != "pass":
+            continue
+        here = unloaded or ours.get(name)
+        if here is None or here["verdict"] == "start":  # the time was up before it
+            continue
+        details = {key: here.get(key, "") for key in ("kind", "text", "at", "raised")}
+        found[name] = {"cause": cause(here), **(details if cause(here) else {})}
+    return found
+
+
+def broken(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Return the tests that passed in the report `before` and fail in the report `now`."""
+    return [
+        f"{file}::{name}: {test['cause']} {test['kind']} {test['text'].partition(chr(10))[0][:100]}"
+        for file, tests in now["files"].items()
+        for name, test in tests.items()
+        if test["cause"] and before["files"].get(file, {}).get(name, {}).get("cause") == ""
+    ]
