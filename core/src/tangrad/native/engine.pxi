@@ -195,6 +195,37 @@ cdef Tensor copy_seen(Tensor g):
     return lookup_op("clone")(g) if traced() else clone_tensor(g)
 
 
+cdef inline bint laid_out_like(Tensor g, Tensor t) noexcept:
+    """Whether a gradient has the strides of its leaf, or is contiguous where these are not dense."""
+    if g.flags & t.flags & CONTIGUOUS:
+        return True
+    if t.flags & CONTIGUOUS or not non_overlapping_and_dense(t):
+        return g.flags & CONTIGUOUS
+    return same_geometry(g, t)
+
+
+cdef Tensor copy_for_leaf(Tensor g, Tensor t):
+    """A copy of a gradient that shares nothing, with the strides that its leaf asks for."""
+    cdef Tensor o
+    # A sample of a batch and what is no strided tensor have their own ways to lie in memory.
+    if laid_out_like(g, t) or g.ndim_ != t.ndim_ or g.level_ is not None or t.level_ is not None \
+            or holds_other(g) or holds_other(t):
+        return copy_seen(g)
+    if traced() or (tg_tls.below_autograd == 0 and tg_tls.grad_enabled and requires_grad(g)):
+        if t.flags & CONTIGUOUS or not non_overlapping_and_dense(t):
+            return lookup_op("clone")(g, memory_format=contiguous_format)
+        # Of equal strides the longer dimension is the outer one, as a contiguous copy has it.
+        order = sorted(range(t.ndim_), key=lambda d: (-t.stride_[d], -t.shape_[d]))
+        whole = lookup_op("clone")(lookup_op("permute")(g, order), memory_format=contiguous_format)
+        return lookup_op("permute")(whole, sorted(range(t.ndim_), key=order.__getitem__))
+    if t.flags & CONTIGUOUS or not non_overlapping_and_dense(t):
+        o = empty_contiguous(g.ndim_, g.shape_, g.dtype_.index, g.storage_.dev)
+    else:
+        o = empty_strided_c(g.ndim_, g.shape_, t.stride_, g.dtype_.index, g.storage_.dev)
+    copy_into(o, g)
+    return o
+
+
 cdef Tensor sum_to_shape(Tensor g, tuple shape, Node source):
     """Sum a gradient, which a node `source` gave, over the dimensions along which its tensor was broadcast.
 
@@ -435,7 +466,7 @@ cdef int after_leaf(Node node, Tensor g) except -1:
 
 cdef int store_grad(Tensor t, Tensor g) except -1:
     if t.grad_ is None:
-        t.grad_ = copy_seen(g)  # for others hold g: hooks, and the caller who captures it
+        t.grad_ = copy_for_leaf(g, t)  # for others hold g: hooks, and the caller who captures it
     else:
         t.grad_ = OP_ADD(t.grad_, g)
     return 0
@@ -455,16 +486,14 @@ cdef int accumulate_grad(Run run, AccumulateGrad node, Tensor g) except -1:
         return 0
     old = t.grad_
     if old is None:
-        if run.create_graph:
-            t.grad_ = clone_tensor(g)
         # Nobody else has it: the second reference is this function's own.
-        elif Py_REFCNT(<PyObject*>g) <= 2 and Py_REFCNT(<PyObject*>g.storage_) == 1 and g.flags & CONTIGUOUS \
-                and not g.flags & (CONJ | NEG) and g.level_ is None and g.base_ is None \
+        if not run.create_graph and Py_REFCNT(<PyObject*>g) <= 2 and Py_REFCNT(<PyObject*>g.storage_) == 1 \
+                and laid_out_like(g, t) and not g.flags & (CONJ | NEG) and g.level_ is None and g.base_ is None \
                 and g.numel_ * ITEMSIZE[g.dtype_.index] == <int64_t>g.storage_.nbytes_:
             g.grad_fn_ = None
             t.grad_ = g
         else:
-            t.grad_ = copy_seen(g)
+            t.grad_ = copy_for_leaf(g, t)
     elif run.create_graph or holds_other(old) or holds_other(g):
         t.grad_ = OP_ADD(old, g)
     else:
