@@ -78,6 +78,15 @@ def test_dropout_keeps_the_mean_and_drops_the_same_in_backward() -> None:
     assert x.grad.tolist() == y.tolist()
 
 
+@pytest.mark.parametrize("seed", [2**63 - 1, 2**63, 2**64 - 1, -1])
+def test_dropout_has_a_derivative_for_every_seed(seed: int) -> None:
+    tangrad.manual_seed(seed)
+    x = tangrad.ones(100, requires_grad=True)
+    y = F.dropout(x, 0.25)
+    y.sum().backward()
+    assert x.grad.equal(y)
+
+
 def test_dropout_does_nothing_outside_of_training() -> None:
     x = tangrad.ones(3)
     assert F.dropout(x, 0.5, training=False) is x

@@ -127,6 +127,12 @@ def _dropout_reference(np: Any, self: Any, p: float, seed: int, offset: int) -> 
     return np.where(kept, self * self.dtype.type(1 / (1 - p)), self * 0).astype(self.dtype)
 
 
+def _mask_again(x: Any, p: float, seed: int, offset: int) -> Any:
+    """Scale and zero as a call did; an op's integer has a sign, of a seed with the same 64 bits."""
+    seed = seed - 2**64 if type(seed) is int and seed >= 2**63 else seed
+    return dropout_mask_scale(x, p, seed, offset)
+
+
 native_dropout = op(
     "native_dropout(Tensor self, float p, *, generator? generator=None) -> Tensor",
     dtypes="floating complex",
@@ -135,9 +141,9 @@ native_dropout = op(
     random=True,
     words=lambda self: numel_of(self.shape),
     reference=_dropout_reference,
-    decompose=lambda self, p, seed, offset: dropout_mask_scale(self, p, seed, offset),
-    vjp={"self": lambda g, p, seed, offset: dropout_mask_scale(g, p, seed, offset)},
-    jvp=lambda self_t, p, seed, offset: dropout_mask_scale(self_t, p, seed, offset),
+    decompose=lambda self, p, seed, offset: _mask_again(self, p, seed, offset),
+    vjp={"self": lambda g, p, seed, offset: _mask_again(g, p, seed, offset)},
+    jvp=lambda self_t, p, seed, offset: _mask_again(self_t, p, seed, offset),
     batch="dims",
     function=False,
     method=False,
