@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from tangrad import _C
 from tangrad._C import UntypedStorage as UntypedStorage
+from tangrad.tensor.storages import DTYPES
 from tangrad.tensor.storages import TypedStorage as TypedStorage
 
 __all__ = ["TypedStorage", "UntypedStorage"]
+
+
+def _storage_type_to_dtype_map() -> dict[str, Any]:
+    """Return the dtype of the elements of each class of storages, by the class's name."""
+    return {name: _C.dtype_by_name(dtype) for name, dtype in DTYPES.items()}
+
+
+def _dtype_to_storage_type_map() -> dict[Any, str]:
+    """Return the name of the class of storages of each dtype; readers of old files ask for it."""
+    return {dtype: name for name, dtype in _storage_type_to_dtype_map().items()}

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from tangrad import _C
 from tangrad.tensor import exchange
 from tangrad.tensor.exchange import from_dlpack, from_numpy, frombuffer
-from tangrad.tensor.on_storage import on_storage
+from tangrad.tensor.on_storage import on_storage, storage_as
 from tangrad.tensor.packing import is_packable, pack
 
 __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "tensor"]
@@ -37,7 +37,9 @@ def tensor(
     """Make a tensor by copying data.
 
     Args:
-        data: a number, nested sequences of numbers, a NumPy array or number, or a tensor.
+        data: a number, nested sequences of numbers, a NumPy array or number, or a tensor. A
+            storage is no data: the result shows its memory, whatever it holds, as elements of
+            the dtype (of int64 where a storage without a dtype is given none).
         dtype: of the result; inferred if None: bool, int64, the default dtype or its complex
             counterpart for Python's numbers, their own for NumPy's numbers and tensors.
         device: of the result; that of a tensor given as data, else the default device, if None.
@@ -163,6 +165,15 @@ def _on_array(data: Any, warn_if_readonly: bool = True) -> Any:
     return exchange.shared_by_protocol(data)
 
 
+def _on_storage(data: Any, dtype: Any, device: Any) -> Any:
+    """Return the elements of a storage, on its own memory; None for what is no storage."""
+    storage = storage_as("tensor", data, dtype)
+    if storage is None:
+        return None
+    kept = dtype or getattr(data, "dtype", None) or _C.dtype_by_name("int64")
+    return _converted(on_storage(storage, kept), None, device)
+
+
 def _copied(data: Any, dtype: Any, device: Any) -> Any:
     if _is_tensor(data):
         import warnings
@@ -179,7 +190,8 @@ def _copied(data: Any, dtype: Any, device: Any) -> Any:
     if source is not None:
         made = _converted(source, dtype, device)
         return made.clone() if made is source else made
-    return _from_python(data, dtype, device)
+    made = _on_storage(data, dtype, device)
+    return _from_python(data, dtype, device) if made is None else made
 
 
 def _from_python(data: Any, dtype: Any, device: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.tensor.memory import new_memory
+from tangrad.tensor.on_storage import storage_as
 
 
 def construct(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -53,8 +54,9 @@ def _plain(args: tuple[Any, ...], device: Any, dtype: Any = None) -> Any:
             return _C.share_history(_C.plain_alias(data), data)
         if type(data).__name__ == "Size":
             return new_memory(tuple(data), dtype, device)
-        if isinstance(getattr(data, "_untyped_storage", data), _C.UntypedStorage):
-            return _C.empty((0,), dtype, device).set_(data)
+        empty = _C.empty((0,), dtype, device)
+        if storage_as(str(empty.dtype), data, empty.dtype) is not None:
+            return empty.set_(data)
         from tangrad.tensor.construct import tensor
 
         return tensor(data, dtype=dtype or _C.get_default_dtype(), device=device)

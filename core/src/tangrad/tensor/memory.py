@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from tangrad import _C
+from tangrad.tensor.on_storage import storage_as
 
 # Whether new memory is filled with what stands out: see `settings.use_deterministic_algorithms`.
 fills_memory = False
@@ -56,7 +57,8 @@ def set_(
     """Point the tensor at the storage of another (or at a storage) with a geometry.
 
     Raises:
-        RuntimeError: the source is a tensor of another dtype, or the geometry is none.
+        RuntimeError: the source has another dtype, the geometry is none, or it is the tensor's own
+            and the storage does not reach so far.
     """
     if source is None:
         empty = _C.empty((0,), self.dtype, self.device)
@@ -70,11 +72,28 @@ def set_(
         stride = source.stride() if stride is None and size == tuple(source.shape) else stride
         storage_offset = source.storage_offset() + storage_offset
         source = source.untyped_storage()
-    source = getattr(source, "_untyped_storage", source)
+    source = storage_as("set_", source, self.dtype)
     size = (source.nbytes() // self.element_size(),) if size is None else tuple(size)
     if stride is None:
         stride = _C.format_strides(size, _C.contiguous_format)
+    if size == tuple(self.shape) and tuple(stride) == self.stride():
+        _require_reach(self, source, storage_offset)
     return _C.set_storage(self, source, storage_offset, size, tuple(stride))
+
+
+def _require_reach(t: Any, storage: Any, offset: int) -> None:
+    """Refuse an offset at which a storage does not hold a tensor, whose geometry stays.
+
+    Only another geometry makes a storage grow: an offset alone is more likely wrong than meant.
+    """
+    last = sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
+    needed = (offset + last + 1) * t.element_size() if t.numel() else 0
+    if t.device.type != "meta" and needed > storage.nbytes():
+        raise RuntimeError(
+            f"setStorage: sizes {list(t.shape)}, strides {list(t.stride())}, storage offset "
+            f"{offset}, and itemsize {t.element_size()} requiring a storage size of {needed} are "
+            f"out of bounds for storage of size {storage.nbytes()}; call storage.resize_() first"
+        )
 
 
 def _sizes(given: tuple[Any, ...], name: str) -> tuple[int, ...]:

@@ -20,6 +20,28 @@ def on_storage(
     return _C.set_storage(_C.empty((0,), dtype, storage.device), storage, offset, size, stride)
 
 
+def storage_as(name: str, source: Any, dtype: Any) -> Any:
+    """Return the bytes' storage of what may be a typed storage; None for what is no storage.
+
+    Args:
+        name: the function that was called, for the error.
+        source: anything.
+        dtype: that of the elements wanted; None takes any.
+
+    Raises:
+        RuntimeError: a typed storage holds elements of another dtype.
+    """
+    untyped = getattr(source, "_untyped_storage", source)
+    if not isinstance(untyped, _C.UntypedStorage):
+        return None
+    if untyped is not source and dtype is not None and source.dtype is not dtype:
+        raise RuntimeError(
+            f"{name}(): Expected a Storage of type {dtype} or an UntypedStorage, but got one of "
+            f"{source.dtype}; storage.untyped() gives its bytes"
+        )
+    return untyped
+
+
 def bytes_of(storage: Any) -> Any:
     """Return the vector of a storage's bytes."""
     return on_storage(storage, _C.dtype_by_name("uint8"))

@@ -209,7 +209,7 @@ def deepcopy_tensor(x: Any, memo: dict[int, Any]) -> Any:
     if attributes:
         made.__dict__.update(copy.deepcopy(attributes, memo))
     if x.grad is not None and not is_parameter:
-        made.grad = deepcopy_tensor(x.grad.detach(), memo)
+        made.grad = deepcopy_tensor(x.grad if x.grad.is_leaf else x.grad.detach(), memo)
     return made
 
 

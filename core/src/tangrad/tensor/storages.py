@@ -5,6 +5,7 @@ TypedStorage is what old programs and old files know; new ones use `untyped_stor
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -61,6 +62,58 @@ def map_file(filename: Any, shared: bool, nbytes: int) -> Any:
     return made
 
 
+_REVERSED = {"big": sys.byteorder == "little", "little": sys.byteorder == "big", "native": False}
+
+
+def bytes_in_order(
+    buffer: Any, dtype: Any, byte_order: str | None = None, count: int = -1, offset: int = 0
+) -> bytearray:
+    """Return a copy of elements of a buffer in this machine's byte order.
+
+    Args:
+        buffer: an object with the buffer protocol.
+        dtype: of its elements; a bool is true where its byte is not 0.
+        byte_order: "big", "little" or "native"; elements of one byte have none.
+        count: how many elements; all behind `offset` if negative.
+        offset: where the first one begins, in bytes.
+
+    Raises:
+        TypeError: `byte_order` is missing.
+        ValueError: it has another value, or the buffer does not hold so many whole elements.
+    """
+    if byte_order is None and dtype.itemsize > 1:
+        raise TypeError(f"from_buffer: elements of {dtype} need a byte_order")
+    order = byte_order or "native"
+    if order not in _REVERSED:
+        raise ValueError(f"invalid byte_order '{order}' (expected 'big', 'little', or 'native')")
+    given = memoryview(buffer).cast("B")
+    if not 0 <= offset <= len(given):
+        raise ValueError(
+            f"offset must be non-negative and no greater than buffer length ({len(given)}), but "
+            f"got {offset}"
+        )
+    size = dtype.itemsize
+    if count < 0 and (len(given) - offset) % size:
+        raise ValueError(
+            f"buffer size ({len(given) - offset}) must be a multiple of element size ({size})"
+        )
+    count = (len(given) - offset) // size if count < 0 else count
+    if count * size > len(given) - offset:
+        raise ValueError(
+            f"buffer has only {(len(given) - offset) // size} elements after offset {offset}, but "
+            f"specified a size of {count}"
+        )
+    made = bytearray(given[offset : offset + count * size])
+    if dtype is _C.dtype_by_name("bool"):
+        return bytearray(map(bool, made))
+    width = size // 2 if dtype.is_complex else size
+    if _REVERSED[order]:
+        read = bytes(made)
+        for k in range(width):
+            made[k::width] = read[width - 1 - k :: width]
+    return made
+
+
 def read_bytes(storage: Any, place: Any) -> Any:
     """Return one byte, or a storage of those of a slice, which shares the memory of the host.
 
@@ -71,7 +124,7 @@ def read_bytes(storage: Any, place: Any) -> Any:
     """
     if isinstance(place, slice):
         return _part(storage, place)
-    return bytes_of(storage)[_checked(storage.nbytes(), place)].item()
+    return bytes_of(storage)[_checked(storage, storage.nbytes(), place)].item()
 
 
 def _part(storage: Any, place: slice) -> Any:
@@ -93,12 +146,18 @@ def _part(storage: Any, place: slice) -> Any:
 
 def write_bytes(storage: Any, place: Any, value: Any) -> None:
     """Overwrite one byte, or those of a slice."""
+    if storage.device.type == "meta":
+        return
     if not isinstance(place, slice):
-        place = _checked(storage.nbytes(), place)
+        place = _checked(storage, storage.nbytes(), place)
     bytes_of(storage)[place] = value
 
 
-def _checked(length: int, place: Any) -> int:
+def _checked(storage: Any, length: int, place: Any) -> int:
+    if storage.device.type == "meta":
+        raise NotImplementedError(
+            "Not available for 'meta' device type: a storage without memory has no elements to read"
+        )
     if not hasattr(place, "__index__"):
         raise TypeError(f"can't index a storage with {type(place).__name__}")
     position = int(place.__index__())
@@ -287,6 +346,21 @@ class TypedStorage:
         untyped = map_file(filename, shared, size * cls.dtype.itemsize)
         return TypedStorage(wrap_storage=untyped, dtype=cls.dtype)
 
+    @classmethod
+    def from_buffer(cls, buffer: Any, *args: Any, **kwargs: Any) -> TypedStorage:
+        """Return a storage of a copy of a buffer's elements.
+
+        Args:
+            buffer: an object with the buffer protocol.
+            args, kwargs: see `bytes_in_order`; `dtype` for `TypedStorage` itself, which takes the
+                default dtype otherwise.
+        """
+        given = kwargs.pop("dtype", None)
+        dtype = cls.dtype or given or _C.get_default_dtype()
+        content = bytes_in_order(buffer, dtype, *args, **kwargs)
+        made = _C.tensor_from_bytes(content, dtype, (len(content) // dtype.itemsize,), "cpu")
+        return cls(wrap_storage=made.untyped_storage(), dtype=dtype)
+
     def __len__(self) -> int:
         length: int = self._untyped_storage.nbytes() // self.element_size()
         return length
@@ -323,11 +397,13 @@ class TypedStorage:
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
             raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
-        return self._elements()[_checked(len(self), place)].item()
+        return self._elements()[_checked(self, len(self), place)].item()
 
     def __setitem__(self, place: Any, value: Any) -> None:
+        if self.device.type == "meta":
+            return
         if not isinstance(place, slice):
-            place = _checked(len(self), place)
+            place = _checked(self, len(self), place)
         self._elements()[place] = value
 
     def __iter__(self) -> Iterator[Any]:
