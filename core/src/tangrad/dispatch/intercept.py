@@ -124,6 +124,8 @@ def expanded(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stac
         done, result = python_dispatch.composite_of_layouts(op, functional, args, out)
         if done:
             return result
+    if not stack.levels and out is None and python_dispatch.makes_wrapper(stack, functional, args):
+        return python_dispatch.made_by_handler(stack, functional, args)
     draws = functional.definition.random
     stack.creating += draws
     try:

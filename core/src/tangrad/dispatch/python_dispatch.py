@@ -98,6 +98,28 @@ def composite_of_layouts(
     return False, None
 
 
+def makes_wrapper(stack: Stack, op: _C.Op, args: tuple[Any, ...]) -> bool:
+    """Return whether a composite makes new memory like that of a wrapper subclass.
+
+    Its tensor code takes only sizes and dtype from the wrapper, so nothing in it would reach the
+    handler, and the result would be a wrapper around nothing.
+    """
+    makes = "pin_memory" in op.definition.parameter_names
+    return makes and not stack.dispatch_disabled and _has_dispatch(args)
+
+
+def made_by_handler(stack: Stack, op: _C.Op, args: tuple[Any, ...]) -> Any:
+    """Return what `__torch_dispatch__` gives for such a call."""
+    place = op.definition.parameter_names.index("requires_grad")
+    plain = (*args[:place], False, *args[place + 1 :])
+    previous = _C._set_grad_enabled(False)
+    try:
+        made = _offer(stack, op, op, plain, None)
+    finally:
+        _C._set_grad_enabled(previous)
+    return made.requires_grad_() if args[place] else made
+
+
 def _has_dispatch(args: tuple[Any, ...]) -> bool:
     return any(hasattr(type(a), "__torch_dispatch__") for a in flat_tensors(args))
 

@@ -1,0 +1,77 @@
+"""Tensors made like one that `__torch_dispatch__` serves: its handler makes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tangrad
+from tangrad.utils._pytree import tree_map
+
+
+class Wrapper(tangrad.Tensor):
+    """Has its values in an attribute, without which it is nothing."""
+
+    told: list[str] = []  # noqa: RUF012
+
+    @staticmethod
+    def __new__(cls, inner: Any) -> Any:
+        made = tangrad.Tensor._make_wrapper_subclass(cls, inner.size(), dtype=inner.dtype)
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.told.append(func.__name__)
+        args, kwargs = tree_map(lambda x: getattr(x, "inner", x), (args, kwargs or {}))
+        return tree_map(
+            lambda x: cls(x) if isinstance(x, tangrad.Tensor) else x, func(*args, **kwargs)
+        )
+
+
+MADE = {
+    "ones_like": lambda x: tangrad.ones_like(x),
+    "zeros_like": lambda x: tangrad.zeros_like(x),
+    "full_like": lambda x: tangrad.full_like(x, 3),
+    "rand_like": lambda x: tangrad.rand_like(x),
+    "randn_like": lambda x: tangrad.randn_like(x),
+    "randint_like": lambda x: tangrad.randint_like(x, 5),
+    "new_ones": lambda x: x.new_ones((3, 4)),
+    "new_zeros": lambda x: x.new_zeros((3, 4)),
+    "new_full": lambda x: x.new_full((3, 4), 2),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_handler_makes_it(name: str) -> None:
+    x = tangrad.rand(3, 4)
+    Wrapper.told.clear()
+    tangrad.manual_seed(3)
+    made = MADE[name](Wrapper(x))
+    tangrad.manual_seed(3)
+    assert made.inner.tolist() == MADE[name](x).tolist()
+    assert Wrapper.told == [name]
+
+
+def test_it_requires_gradients_where_that_is_asked() -> None:
+    made = tangrad.ones_like(Wrapper(tangrad.ones(2)), requires_grad=True)
+    assert made.requires_grad
+    assert made.is_leaf
+    assert not made.inner.requires_grad
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f, x: tangrad.func.grad(lambda a: f(a).sum())(x),
+        lambda f, x: tangrad.autograd.functional.hessian(lambda a: f(a).sum(), x).sum((0, 1)),
+        lambda f, x: tangrad.autograd.functional.jacobian(f, x).sum((0, 1)),
+        lambda f, x: tangrad.autograd.functional.vjp(lambda a: f(a).sum(), x)[1],
+    ],
+    ids=["grad", "hessian", "jacobian", "vjp"],
+)
+def test_transforms_keep_what_wrappers_hold(transform: Any) -> None:
+    x = tangrad.rand(2, 3)
+    ours = transform(lambda a: a.exp(), Wrapper(x))
+    assert tangrad.allclose(ours.inner, transform(lambda a: a.exp(), x))
