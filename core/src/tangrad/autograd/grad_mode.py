@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -49,16 +50,24 @@ class _ModeBase:
         @wraps(function)
         def inside(*args: Any, **kwargs: Any) -> Any:
             generator = function(*args, **kwargs)
-            sent: Any = None
             try:
+                with self.clone():
+                    item = next(generator)
                 while True:
-                    with self.clone():
-                        item = generator.send(sent)
-                    sent = yield item
+                    try:
+                        sent = yield item
+                    except GeneratorExit:
+                        with self.clone():
+                            generator.close()
+                        raise
+                    except BaseException as error:
+                        with self.clone():
+                            item = generator.throw(error)
+                    else:
+                        with self.clone():
+                            item = generator.send(sent)
             except StopIteration as stop:
                 return stop.value
-            finally:
-                generator.close()
 
         return inside
 
@@ -114,21 +123,33 @@ class set_grad_enabled(_ModeBase):
         return super().__call__(function)
 
 
+_multithreading = threading.local()
+
+
+def is_multithreading_enabled() -> bool:
+    """Return what `set_multithreading_enabled` has set in this thread, True at first."""
+    return getattr(_multithreading, "enabled", True)
+
+
 class set_multithreading_enabled(_ModeBase):
-    """Accept whether backward may use threads of its own: it runs in the thread that calls it.
+    """Keep whether backward may use threads of its own, at once and for a `with` block.
+
+    Backward runs in the thread that calls it, whatever is set.
 
     Args:
-        mode: without effect.
+        mode: what `is_multithreading_enabled` tells.
     """
 
     def __init__(self, mode: bool) -> None:
         self.mode = mode
+        self.previous = is_multithreading_enabled()
+        _multithreading.enabled = mode
 
     def __enter__(self) -> None:
-        """Do nothing."""
+        """Do nothing: it was set when the context was made."""
 
     def __exit__(self, *exc: Any) -> None:
-        """Do nothing."""
+        _multithreading.enabled = self.previous
 
     def clone(self) -> set_multithreading_enabled:
         """Return a fresh context of the same setting."""
