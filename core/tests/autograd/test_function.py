@@ -327,3 +327,26 @@ def test_a_forward_that_takes_the_context_has_tangents(agree):
             return [part for r in results for part in ad.unpack_dual(r)]
 
     agree(program)
+
+
+@pytest.mark.parametrize("given", [(), (5,)])
+def test_setup_context_is_told_of_forwards_defaults(given):
+    torch = pytest.importorskip("torch")
+    for framework in (tangrad, torch):
+
+        class Times(framework.autograd.Function):
+            @staticmethod
+            def forward(x, factor=3):
+                return x * factor
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                _, ctx.factor = inputs
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * ctx.factor, None
+
+        x = framework.ones(2, requires_grad=True)
+        Times.apply(x, *given).sum().backward()
+        assert x.grad.tolist() == [(given or (3,))[0]] * 2

@@ -172,3 +172,9 @@ def test_fork_rng_can_be_disabled():
 
 def test_repr_tells_the_state():
     assert repr(Generator().manual_seed(5)) == "<tangrad.Generator device=cpu seed=5 offset=0>"
+
+
+def test_setting_a_state_returns_the_generator():
+    for cls, lib in ((Generator, random), (torch.Generator, torch)):
+        g = cls()
+        assert g.set_state(g.get_state()) is g, lib

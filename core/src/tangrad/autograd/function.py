@@ -33,7 +33,12 @@ class Function(FunctionRules):
         Raises:
             RuntimeError: an output that was marked dirty is no input, or cannot be written.
         """
-        if kwargs:
+        # Beside setup_context, which is told of all inputs, forward may have defaults.
+        forward = cls.forward
+        if kwargs or (
+            (getattr(forward, "__defaults__", None) or getattr(forward, "__kwdefaults__", None))
+            and has_setup_context(cls)
+        ):
             args = _bound(cls, args, kwargs)
         return apply(cls, args)
 

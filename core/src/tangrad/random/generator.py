@@ -212,14 +212,15 @@ class Generator(_C.Stream):
         """
         return _as_tensor(self._state())
 
-    def set_state(self, state: Any) -> None:
-        """Continue from a state that `get_state` returned.
+    def set_state(self, state: Any) -> Generator:
+        """Continue from a state that `get_state` returned; return the generator.
 
         Raises:
             TypeError: the state is not a uint8 tensor.
             RuntimeError: it is of another size.
         """
         self._set_bytes(_as_bytes(state, len(self._state())))
+        return self
 
     def clone_state(self) -> Generator:
         """Return a new generator at the same place of the same stream."""

@@ -176,6 +176,13 @@ def _no_halves(name: str, dtype: Any) -> NotImplementedError:
 def _distances(name: str, difference: Any, p: float) -> Any:
     if difference.dtype in (tangrad.float16, tangrad.bfloat16):
         raise _no_halves(name, difference.dtype)
+    return _norm_of_rows(difference, p)
+
+
+def _norm_of_rows(difference: Any, p: float) -> Any:
+    if p == 0:
+        # Not what differs from zero is counted: where infinities are subtracted, nothing is known.
+        return difference.abs().ceil().clamp(max=1).sum(-1)
     return p_norm(difference, p, (difference.ndim - 1,), False)
 
 
@@ -196,7 +203,7 @@ def _differences(x: Any) -> Any:
 
 def _distances_of_pairs(self: Any, p: float) -> Any:
     if self.numel() < _LONG or self.numel() * self.shape[0] < _LARGE:
-        return p_norm(_differences(self), p, (1,), False)
+        return _norm_of_rows(_differences(self), p)
     return ops.cat(list(_row_by_row(self, p)))
 
 
@@ -204,7 +211,7 @@ def _row_by_row(x: Any, p: float) -> Iterator[Any]:
     """Give the distances of each row to those behind it: differences of one row fit a cache."""
     last = x.shape[0] - 1
     for i, row in enumerate(x.split(1)[:last]):
-        yield p_norm(row - x.narrow(0, i + 1, last - i), p, (1,), False)
+        yield _norm_of_rows(row - x.narrow(0, i + 1, last - i), p)
 
 
 def _slopes(difference: Any, result: Any, p: float) -> Any:

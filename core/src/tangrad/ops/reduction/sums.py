@@ -286,6 +286,13 @@ def _extreme_vjp(g: Any, self: Any, result: Any, dim: Any, keepdim: bool) -> Any
     return restore(g, self, dim, keepdim) * _share(self, result, dim, keepdim)
 
 
+def _extreme_of_all_vjp(g: Any, self: Any, result: Any) -> Any:
+    """Share a gradient among the extreme elements; if the result is NaN, these are the NaNs."""
+    # An element unequal to itself is NaN, and then so is the result.
+    chosen = (self == result) | (self != self)
+    return g * chosen.to(self.dtype) / chosen.sum()
+
+
 def _extreme_jvp(self: Any, self_t: Any, result: Any, dim: Any, keepdim: bool) -> Any:
     return (self_t * _share(self, result, dim, keepdim)).sum(dim, keepdim)
 
@@ -485,7 +492,7 @@ max_all = reduction(
     finalize="a",
     dtypes=REAL,
     check=lambda self: _check_nonempty("max", self),
-    vjp={"self": lambda g, self, result: _extreme_vjp(g, self, result, None, False)},
+    vjp={"self": _extreme_of_all_vjp},
     jvp=lambda self, self_t, result: _extreme_jvp(self, self_t, result, None, False),
     function=False,
     method=False,
@@ -502,7 +509,7 @@ min_all = reduction(
     finalize="a",
     dtypes=REAL,
     check=lambda self: _check_nonempty("min", self),
-    vjp={"self": lambda g, self, result: _extreme_vjp(g, self, result, None, False)},
+    vjp={"self": _extreme_of_all_vjp},
     jvp=lambda self, self_t, result: _extreme_jvp(self, self_t, result, None, False),
     function=False,
     method=False,

@@ -26,6 +26,10 @@ from tangrad.plugin import find_op, overridable, plain_ops
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "grad":
+        from tangrad.nn import grad
+
+        return grad
     try:
         op = find_op(name)
     except AttributeError:
