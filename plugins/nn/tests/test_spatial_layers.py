@@ -268,3 +268,13 @@ def test_normalization_across_an_odd_number_of_maps_is_local_response_normalizat
         results.append((out.detach(), x.grad))
     for ours, theirs in zip(*results, strict=True):
         assert tangrad.allclose(ours, theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "linear"])
+def test_what_has_no_values_is_resampled_without_a_list_of_places(mode: str) -> None:
+    # At a microsecond for each place this would take hours.
+    x = tangrad.empty(2, 3, 2**33, device="meta", requires_grad=True)
+    y = tangrad.nn.functional.interpolate(x, scale_factor=2, mode=mode)
+    assert y.shape == (2, 3, 2**34)
+    y.sum().backward()
+    assert x.grad.shape == x.shape

@@ -206,6 +206,15 @@ def _reserve(input: Any, sizes: Ints) -> None:
     input.new_empty((*input.shape[:2], *sizes))
 
 
+def _without_values(input: Any, sizes: Ints) -> Any:
+    """Resample what has no values: which elements a result is made of need not be listed."""
+    x = input
+    for dim, out in enumerate(sizes, 2):
+        if out != input.shape[dim]:
+            x = x.index_select(dim, tangrad.empty(out, dtype=tangrad.int64, device=input.device))
+    return input.clone() if x is input else x
+
+
 def _resample(
     input: Any,
     sizes: Ints,
@@ -224,6 +233,8 @@ def _resample(
     found = by_device("interpolate", input, sizes, mode, align_corners, ratios, antialias)
     if found is not None:
         return found
+    if input.device.type == "meta":
+        return _without_values(input, sizes)
     _reserve(input, sizes)
     pixels = not input.is_floating_point()
     x = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
@@ -244,6 +255,8 @@ def _resample(
 
 
 def _resample_nearest(input: Any, sizes: Ints, exact: bool, scales: list[float | None]) -> Any:
+    if input.device.type == "meta":
+        return _without_values(input, sizes)
     _reserve(input, sizes)
     x = input
     # PyTorch goes by the sizes of images, and by the scale of signals and volumes.
