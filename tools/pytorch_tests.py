@@ -164,7 +164,7 @@ def main() -> int:
     before = json.loads(last.read_text("utf-8")) if last.exists() else {"files": {}}
     ran = show(made, options.show)
     worse = broken(before, made)
-    print("\n".join(f"passed before: {line}" for line in worse))
+    print(f"passed before and fail: {len(worse)}", *worse[: options.show], sep="\n  ")
     # What did not run this time keeps its place in the report.
     merged = {**made, "files": {**before["files"], **made["files"]}}
     if options.only:

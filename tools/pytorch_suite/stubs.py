@@ -41,6 +41,11 @@ _refs _prims _prims_common _inductor _dynamo _decomp _higher_order_ops _logging 
 _functorch _subclasses _guards _library _vmap_internals _ops _utils_internal
 """.split()
 
+# PyTorch's definitions of ops by others, for which the stand-in has the ops themselves.
+DEFINITIONS = [
+    f"torch._refs{place}" for place in ("", ".fft", ".linalg", ".nn.functional", ".special")
+]
+
 _imports = 0  # files that are being imported
 
 
@@ -295,6 +300,8 @@ def install(source: str, names: dict[str, list[str]]) -> None:
         if name != "torch._C":
             _answer(importlib.import_module(name), name, set(known).__contains__)
     _answer(importlib.import_module("tangrad.ops.aten"), "torch.ops.aten", lambda name: True)
+    for place in DEFINITIONS:
+        _answer(importlib.import_module(place), place, lambda name: True)
     for name in GRAFTED[1:4]:
         importlib.import_module(name)  # helpers reach them as attributes of torch.testing
     for name in LOADED:

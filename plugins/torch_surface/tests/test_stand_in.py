@@ -249,3 +249,22 @@ def test_an_inner_op_that_is_not_there_has_no_overloads(tmp_path):
         """,
     )
     assert outcome.stdout == "<OpOverloadPacket(op='aten.add')> None\n", outcome.stderr
+
+
+def test_definitions_of_ops_are_the_ops(tmp_path):
+    outcome = run(
+        tmp_path,
+        """
+        import torch
+        import torch._refs as refs
+        import torch._refs.linalg, torch._refs.nn.functional, torch._refs.fft
+        from torch._refs.special import erf
+        assert refs.sum is torch.sum and erf is torch.special.erf
+        assert refs.linalg.vector_norm is torch.linalg.vector_norm
+        assert refs.nn.functional.relu is torch.nn.functional.relu
+        for name in ("no_such_op", "_C"):
+            assert not hasattr(refs, name)
+        print("same")
+        """,
+    )
+    assert (outcome.stdout, outcome.stderr) == ("same\n", "")

@@ -84,6 +84,17 @@ def boolean_dispatch(
     return choose
 
 
+def _names_of(module: str) -> dict[str, Any]:
+    """Return what makes a module answer with the names of a module of ours."""
+
+    def answer(name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"module '{module}' has no attribute '{name}'", name=name)
+        return getattr(importlib.import_module(module), name)
+
+    return {"__getattr__": answer}
+
+
 # Private modules that other libraries import, and what they take from them.
 PRIVATE: dict[str, dict[str, Any]] = {
     "_jit_internal": {
@@ -116,6 +127,11 @@ PRIVATE: dict[str, dict[str, Any]] = {
             tensor, tensor_contents
         ),
         "_tensor_str": _printing("_contents"),
+    },
+    # PyTorch's definitions of its ops in terms of others: here the ops themselves.
+    **{
+        f"_refs{place}": _names_of(f"{OURS}{place}")
+        for place in ("", ".fft", ".linalg", ".nn", ".nn.functional", ".special")
     },
 }
 
