@@ -74,3 +74,60 @@ def test_averages_of_every_geometry_are_those_of_torch(
         for library in (tangrad, torch)
     ]
     assert results[0].flatten().tolist() == pytest.approx(results[1].flatten().tolist())
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("adaptive_avg_pool1d", (0, 10)),
+        ("adaptive_avg_pool1d", (1, 0, 10)),
+        ("adaptive_avg_pool1d", (1, 2, 0)),
+        ("adaptive_avg_pool2d", (0, 10, 10)),
+        ("adaptive_avg_pool2d", (1, 0, 10, 10)),
+        ("adaptive_avg_pool2d", (1, 2, 0, 10)),
+        ("adaptive_avg_pool3d", (0, 4, 4, 4)),
+        ("adaptive_max_pool2d", (0, 10, 10)),
+        ("adaptive_max_pool2d", (0, 2, 10, 10)),
+        ("adaptive_max_pool2d", (1, 0, 10, 10)),
+    ],
+)
+def test_empty_inputs_are_pooled_where_pytorch_pools_them(name, shape):
+    outcomes = []
+    for lib in (tangrad, torch):
+        try:
+            outcomes.append(tuple(getattr(lib.nn.functional, name)(lib.ones(shape), 3).shape))
+        except RuntimeError as error:
+            assert "non-zero size for non-batch dimensions" in str(error)
+            outcomes.append(RuntimeError)
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize(("spatial", "out"), [(2, (0, 1)), (2, (0, 0)), (3, (1, 0, 2))])
+def test_windows_at_random_distances_may_be_none(spatial, out):
+    x = tangrad.ones((1, 2) + (4,) * spatial, requires_grad=True)
+    pool = getattr(tangrad.nn, f"FractionalMaxPool{spatial}d")
+    values, indices = pool(2, output_size=out, return_indices=True)(x)
+    assert values.shape == indices.shape == (1, 2, *out)
+    assert indices.dtype == tangrad.int64
+    values.sum().backward()
+    assert not x.grad.any()
+
+
+@pytest.mark.parametrize("part", [(slice(None), slice(None, None, 2)), (slice(None, None, 2),)])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda lib, x: lib.nn.functional.conv2d(x, lib.ones(6, x.shape[1], 3, 3)),
+        lambda lib, x: lib.nn.functional.avg_pool2d(x, 2),
+        lambda lib, x: lib.nn.functional.max_pool2d(x, 2),
+        lambda lib, x: lib.nn.functional.adaptive_avg_pool2d(x, 3),
+        lambda lib, x: lib.nn.functional.interpolate(x, scale_factor=2),
+    ],
+    ids=["conv2d", "avg_pool2d", "max_pool2d", "adaptive_avg_pool2d", "interpolate"],
+)
+def test_parts_of_images_stored_channels_last_give_such_images(function, part):
+    strides = []
+    for lib in (tangrad, torch):
+        x = lib.ones(4, 8, 8, 8).to(memory_format=lib.channels_last)[part]
+        strides.append(tuple(function(lib, x).stride()))
+    assert strides[0] == strides[1]

@@ -468,6 +468,11 @@ def meshgrid(tensors: Sequence[Any], indexing: str | None) -> Any:
         raise RuntimeError(
             f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'
         )
+    devices = {x.device for x in tensors}
+    if len(devices) > 1:
+        raise RuntimeError(
+            f"meshgrid expects all tensors to have the same device, got {sorted(map(str, devices))}"
+        )
     for x in tensors:
         if x.ndim > 1:
             raise RuntimeError(

@@ -165,9 +165,22 @@ def in_format_of(result: Any, input: Any) -> Any:
     if input.ndim not in (4, 5) or input.is_contiguous():
         return result
     wanted = tangrad.channels_last if input.ndim == 4 else tangrad.channels_last_3d
-    if not input.is_contiguous(memory_format=wanted):
+    if not (input.is_contiguous(memory_format=wanted) or _ordered_channels_last(input)):
         return result
     return result.contiguous(memory_format=wanted)
+
+
+def _ordered_channels_last(x: Any) -> bool:
+    """Whether the strides grow from channels over the last dimension to the first, gaps or not."""
+    shape, stride, reach = x.shape, x.stride(), 0
+    if stride[1] == 0 or 0 in shape:
+        return False
+    for d in (1, *range(x.ndim - 1, 1, -1), 0):
+        # Where nothing but the first dimension is longer than one, either order is the same.
+        if stride[d] < reach or (d == 0 and reach == stride[1]):
+            return False
+        reach = stride[d] * shape[d]
+    return True
 
 
 # The three faces ---------------------------------------------------------------------------------

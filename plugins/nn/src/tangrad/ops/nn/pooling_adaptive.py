@@ -96,7 +96,8 @@ def _checked(name: str, spatial: int, shape: Ints, output_size: Any) -> Ints:
             f"{name}: elements of output_size must be greater than or equal to 0, got "
             f"{list(wanted)}"
         )
-    if 0 in shape[1 if len(shape) == spatial + 2 else 0 :]:
+    # An average of no channels is one of nothing; a maximum, PyTorch asks of every channel.
+    if 0 in (sizes if "avg" in name else shape[1:]):
         raise RuntimeError(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input "
             f"has sizes {list(shape)}"

@@ -142,7 +142,7 @@ def _fractional(
             f"{list(input.shape)}"
         )
     for n, k, o in zip(sizes, kernel, outs, strict=True):
-        if o < 1 or k < 1 or o + k - 1 > n:
+        if o < 0 or k < 1 or o + k - 1 > n:
             raise RuntimeError(
                 f"{name}: pooling of {list(kernel)} windows to {list(outs)} results needs an "
                 f"input of at least output_size + kernel_size - 1, got {list(sizes)}"
@@ -163,6 +163,10 @@ def _fractional(
         raise RuntimeError(
             f"{name}: expected _random_samples of {x.dtype}, the input's dtype, got {samples.dtype}"
         )
+    wanted = (*tuple(input.shape)[:-spatial], *outs)
+    if 0 in outs:
+        none = input.reshape((-1,))[:0].reshape(wanted)
+        return none, tangrad.zeros(wanted, dtype=tangrad.int64, device=input.device)
     samples = samples[: shape[0], : shape[1]]
     places = tangrad.zeros((), dtype=tangrad.int64, device=x.device)
     for axis, (n, k, o) in enumerate(zip(sizes, kernel, outs, strict=True)):
@@ -182,7 +186,6 @@ def _fractional(
     flat = flat.reshape(tuple(taken.shape))
     indices = flat.gather(3, taken.max(-1, keepdim=True)[1]).squeeze(-1)
     values = rows.gather(2, indices)
-    wanted = (*tuple(input.shape)[:-spatial], *outs)
     return values.reshape(wanted), indices.reshape(wanted)
 
 
