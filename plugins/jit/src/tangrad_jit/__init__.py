@@ -1,8 +1,8 @@
 """`tangrad.jit`: programs recorded as graphs, saved without their code, and run.
 
-What is here is PyTorch's `torch.jit` as far as it concerns tracing. The script language
-is not: what `script` is given stays as it is. `tangrad.compile`, which this package also brings,
-is in `tangrad_jit.compiling`.
+What is here is PyTorch's `torch.jit`: tracing in `tangrad_jit.tracing`, the script language in
+`tangrad_jit.scripting`. `tangrad.compile`, which this package also brings, is in
+`tangrad_jit.compiling`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _WHERE: dict[str, str] = {
     "TracedModule": "tangrad_jit.tracing.traced_module",
     "TracerWarning": "tangrad_jit.tracing.trace",
     "TracingCheckError": "tangrad_jit.tracing.trace",
-    "_overload": "tangrad_jit.tracing.annotations",
-    "_overload_method": "tangrad_jit.tracing.annotations",
-    "_script_if_tracing": "tangrad_jit.tracing.annotations",
+    "_overload": "tangrad_jit.scripting.objects.making",
+    "_overload_method": "tangrad_jit.scripting.objects.making",
+    "_script_if_tracing": "tangrad_jit.scripting.objects.making",
     "annotate": "tangrad_jit.tracing.annotations",
     "enable_onednn_fusion": "tangrad_jit.tracing.annotations",
     "export": "tangrad_jit.tracing.annotations",
@@ -33,7 +33,7 @@ _WHERE: dict[str, str] = {
     "fork": "tangrad_jit.tracing.futures",
     "freeze": "tangrad_jit.tracing.freezing",
     "ignore": "tangrad_jit.tracing.annotations",
-    "interface": "tangrad_jit.tracing.annotations",
+    "interface": "tangrad_jit.scripting.objects.making",
     "is_scripting": "tangrad_jit.tracing.annotations",
     "is_tracing": "tangrad_jit.tracing.trace",
     "isinstance": "tangrad_jit.tracing.annotations",
@@ -42,8 +42,8 @@ _WHERE: dict[str, str] = {
     "optimize_for_inference": "tangrad_jit.tracing.freezing",
     "optimized_execution": "tangrad_jit.tracing.annotations",
     "save": "tangrad_jit.tracing.archive",
-    "script": "tangrad_jit.tracing.annotations",
-    "script_if_tracing": "tangrad_jit.tracing.annotations",
+    "script": "tangrad_jit.scripting.objects.making",
+    "script_if_tracing": "tangrad_jit.scripting.objects.making",
     "set_fusion_strategy": "tangrad_jit.tracing.annotations",
     "strict_fusion": "tangrad_jit.tracing.annotations",
     "trace": "tangrad_jit.tracing.trace",
@@ -59,10 +59,7 @@ Final = typing.Final
 
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
-        raise AttributeError(
-            f"module 'tangrad.jit' has no attribute {name!r}"
-            + (": there is no script language yet" if name in ("CompilationUnit",) else "")
-        )
+        raise AttributeError(f"module 'tangrad.jit' has no attribute {name!r}")
     import importlib
 
     value = getattr(importlib.import_module(_WHERE[name]), name)

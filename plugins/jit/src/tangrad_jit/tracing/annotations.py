@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
@@ -16,13 +16,10 @@ __all__ = [
     "enable_onednn_fusion",
     "export",
     "ignore",
-    "interface",
     "is_scripting",
     "isinstance",
     "onednn_fusion_enabled",
     "optimized_execution",
-    "script",
-    "script_if_tracing",
     "set_fusion_strategy",
     "strict_fusion",
     "unused",
@@ -34,7 +31,7 @@ Attribute = namedtuple("Attribute", ["value", "type"])
 
 
 class Error(RuntimeError):
-    """An exception of a script; none is raised, as there are no scripts."""
+    """An exception that a script raises, or an assertion of one that fails."""
 
 
 def annotate(the_type: Any, the_value: T) -> T:
@@ -42,55 +39,38 @@ def annotate(the_type: Any, the_value: T) -> T:
     return the_value
 
 
-def script(obj: T, *args: Any, **kwargs: Any) -> T:
-    """Return what is given: there is no script language."""
-    return obj
-
-
-def script_if_tracing(fn: T) -> T:
-    """Return what is given."""
+def _modified(fn: Any, modifier: str) -> Any:
+    """Tell a function, or the one that a property reads, what is to become of it in scripts."""
+    target = fn.fget if builtins.isinstance(fn, property) else fn
+    target._torchscript_modifier = modifier
     return fn
-
-
-_script_if_tracing = script_if_tracing
 
 
 def export(fn: T) -> T:
-    """Return what is given."""
-    return fn
-
-
-def interface(obj: T) -> T:
-    """Return what is given."""
-    return obj
-
-
-def _overload(fn: T) -> T:
-    """Return what is given."""
-    return fn
-
-
-def _overload_method(fn: T) -> T:
-    """Return what is given."""
+    """Have a method of a module scripted though nobody calls it."""
+    _modified(fn, "export")
     return fn
 
 
 def ignore(drop: Any = False, **kwargs: Any) -> Any:
-    """Return what is given, as a decorator with and without arguments."""
+    """Leave a function to Python: scripts call it as it is; also with arguments.
+
+    Args:
+        drop: the function; or True, and calls raise, as with `unused`.
+        kwargs: accepted.
+    """
     if callable(drop):
-        return drop
-
-    def same(fn: Callable[..., Any]) -> Callable[..., Any]:
-        return fn
-
-    return same
+        return _modified(drop, "ignore")
+    return lambda fn: _modified(fn, "unused" if drop else "ignore")
 
 
-unused = ignore
+def unused(fn: Any) -> Any:
+    """Leave a function out of scripts, in which calls of it raise."""
+    return _modified(fn, "unused")
 
 
 def is_scripting() -> bool:
-    """Return False."""
+    """Return False: in scripts alone it is True."""
     return False
 
 

@@ -243,12 +243,12 @@ class ScriptFunction:
 
 
 class ScriptModule(nn.Module):
-    """The base of traced modules; it is not made by itself, as there is no script language."""
+    """The base of traced and scripted modules; it is not made by itself."""
 
     def __init__(self) -> None:
         if type(self) in (ScriptModule, RecursiveScriptModule):
             raise NotImplementedError(
-                "ScriptModule: there is no script language yet; trace a module with jit.trace"
+                "ScriptModule is what jit.script and jit.trace return; script an nn.Module"
             )
         super().__init__()
 

@@ -1,0 +1,1 @@
+"""TorchScript archives: reading and writing."""

@@ -1,0 +1,1 @@
+"""From syntax to the typed tree: names, types, calls and modules."""

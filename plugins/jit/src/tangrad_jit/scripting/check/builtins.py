@@ -1,0 +1,314 @@
+"""Choose among the builtins of a name by the types of the arguments."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from tangrad_jit.scripting.check.builtin_table import TABLE
+from tangrad_jit.scripting.check.tensor_table import TENSOR_TABLE
+from tangrad_jit.scripting.source.places import Place
+from tangrad_jit.scripting.tree.nodes import Apply, Builtin, Const, Convert, Expr
+from tangrad_jit.scripting.types import kinds
+from tangrad_jit.scripting.types.kinds import (
+    DictType,
+    EnumType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    is_subtype,
+    optional_of,
+)
+
+__all__ = ["Signature", "choose_builtin", "is_builtin", "signatures_of", "to_type"]
+
+
+@dataclass(slots=True)
+class Parameter:
+    """A parameter of a builtin; a default is kept as a constant."""
+
+    kind: str
+    name: str
+    default: Any
+    required: bool
+    keyword_only: bool
+    rest: bool
+
+
+@dataclass(slots=True)
+class Signature:
+    """A builtin with the types that it takes and gives."""
+
+    builtin: Builtin
+    parameters: list[Parameter]
+    result: str
+
+    def __str__(self) -> str:
+        shown = ", ".join(
+            f"{_SHOWN.get(p.kind, p.kind)} {p.name}" + ("" if p.required else f"={p.default!r}")
+            for p in self.parameters
+        )
+        return f"aten::{self.builtin.name}({shown}) -> {_SHOWN.get(self.result, self.result)}"
+
+
+_SHOWN = {"num": "float", "scalar": "Scalar", "any": "t", "code": "int", "enum": "AnyEnumType"}
+_LINE = re.compile(r"(!?)(\w+)\((.*)\) -> (.*?) :: (.*)")
+_PRIMITIVES = {
+    "int": kinds.INT,
+    "float": kinds.FLOAT,
+    "complex": kinds.COMPLEX,
+    "bool": kinds.BOOL,
+    "str": kinds.STR,
+    "Tensor": kinds.TENSOR,
+    "Device": kinds.DEVICE,
+    "None": kinds.NONE,
+    "Scalar": kinds.NUMBER,
+}
+
+
+@cache
+def _table() -> dict[str, list[Signature]]:
+    found: dict[str, list[Signature]] = {}
+    for line in (TABLE + TENSOR_TABLE).split("\n"):
+        match = _LINE.fullmatch(line)
+        if match is None:
+            continue
+        writes, name, inside, result, template = match.groups()
+        builtin = Builtin(name, template, writes=bool(writes))
+        found.setdefault(name, []).append(Signature(builtin, _parameters(inside), result))
+    return found
+
+
+def _parameters(text: str) -> list[Parameter]:
+    found, keyword_only = [], False
+    for part in re.split(r", (?![^()']*\))", text):
+        if part == "*":
+            keyword_only = True
+            continue
+        declared, equals, default = part.partition("=")
+        kind, _, name = declared.rpartition(" ")
+        value = ast.literal_eval(default) if equals else None
+        rest = kind.endswith("...")
+        found.append(
+            Parameter(kind.removesuffix("..."), name, value, not equals, keyword_only, rest)
+        )
+    return found
+
+
+def is_builtin(name: str) -> bool:
+    """Return whether a name is one of a builtin."""
+    return name in _table()
+
+
+def signatures_of(name: str) -> list[Signature]:
+    """Return the builtins of a name."""
+    return _table().get(name, [])
+
+
+def choose_builtin(
+    name: str,
+    args: Sequence[Expr],
+    kwargs: dict[str, Expr],
+    place: Place,
+    convert: bool = True,
+) -> Apply | None:
+    """Return a call of the first builtin of a name that takes some arguments, or None.
+
+    Args:
+        name: of the builtins.
+        args, kwargs: what it is called with.
+        place: of the call.
+        convert: whether a tensor may become the number that is asked for.
+    """
+    for converts in (False, True) if convert else (False,):
+        for signature in signatures_of(name):
+            found = _matched(signature, args, kwargs, converts)
+            if found is not None:
+                given, bound = found
+                result = _result(signature.result, bound, given)
+                return Apply(place, result, signature.builtin, given)
+    return None
+
+
+def _matched(
+    signature: Signature, args: Sequence[Expr], kwargs: dict[str, Expr], converts: bool
+) -> tuple[list[Expr], dict[str, Type]] | None:
+    bound: dict[str, Type] = {}
+    given: list[Expr] = []
+    rest = list(args)
+    named = dict(kwargs)
+    for parameter in signature.parameters:
+        if parameter.rest:
+            given.extend(rest)
+            return None if named else (given, bound)
+        if rest and not parameter.keyword_only:
+            value = rest.pop(0)
+        elif parameter.name in named:
+            value = named.pop(parameter.name)
+        elif parameter.required:
+            return None
+        else:
+            place = args[0].place
+            kind = parameter.kind
+            given.append(Const(place, _constant_type(parameter.default, kind), parameter.default))
+            continue
+        fitted = _fitted(value, parameter.kind, bound, converts)
+        if fitted is None:
+            return None
+        given.append(fitted)
+    return None if rest or named else (given, bound)
+
+
+def _constant_type(value: Any, kind: str) -> Type:
+    return kinds.NONE if value is None else _PRIMITIVES[kind.rstrip("?")]
+
+
+def _fitted(value: Expr, kind: str, bound: dict[str, Type], converts: bool) -> Expr | None:
+    have = value.type
+    if _matches(have, kind, bound):
+        return value
+    if kind in ("t", "v", "k") and kind in bound:
+        return to_type(value, bound[kind]) if converts else None
+    if not converts:
+        return None
+    wanted = {"num": kinds.FLOAT, "scalar": kinds.NUMBER}.get(kind) or _PRIMITIVES.get(
+        kind.rstrip("?")
+    )
+    if wanted is None:
+        if kind.endswith("[]") and isinstance(have, TupleType):
+            listed = _as_list(value)
+            return listed if listed is not None and _matches(listed.type, kind, bound) else None
+        return None
+    return to_type(value, wanted)
+
+
+def _as_list(value: Expr) -> Expr | None:
+    elements = value.type.elements if isinstance(value.type, TupleType) else ()
+    if elements and all(element == elements[0] for element in elements):
+        return Convert(value.place, ListType(elements[0]), value, "list")
+    return None
+
+
+_FAMILIES = {
+    "num": (kinds.INT, kinds.FLOAT),
+    "scalar": (*kinds.NUMBERS, kinds.NUMBER),
+    "code": kinds.ENUM_LIKE,
+}
+
+
+def _matches(have: Type, kind: str, bound: dict[str, Type]) -> bool:
+    """Whether a type is the one that a table's type means, with what its variables stand for."""
+    if kind == "any":
+        return True
+    if kind in _FAMILIES:
+        return have in _FAMILIES[kind]
+    if kind == "enum":
+        return isinstance(have, EnumType)
+    if kind == "tuple":
+        return isinstance(have, TupleType)
+    if kind in ("t", "k", "v"):
+        known = bound.setdefault(kind, have)
+        return is_subtype(have, known)
+    if kind.endswith("?"):
+        if have == kinds.NONE:
+            return True
+        bare = have.element if isinstance(have, OptionalType) else have
+        return _matches(bare, kind[:-1], bound)
+    if kind.endswith("[]"):
+        return isinstance(have, ListType) and _matches_exactly(have.element, kind[:-2], bound)
+    if kind.startswith("Dict("):
+        if not isinstance(have, DictType):
+            return False
+        key, value = kind[5:-1].split(", ")
+        return _matches_exactly(have.key, key, bound) and _matches_exactly(have.value, value, bound)
+    return have == _PRIMITIVES[kind]
+
+
+def _matches_exactly(have: Type, kind: str, bound: dict[str, Type]) -> bool:
+    """Whether members of a container are of a type: of no smaller one, as it may be written to."""
+    if not _matches(have, kind, bound):
+        return False
+    known = bound.get(kind)
+    return known is None or known == have
+
+
+def _result(text: str, bound: dict[str, Type], args: list[Expr]) -> Type:
+    if text == "num":
+        return kinds.FLOAT if any(a.type == kinds.FLOAT for a in args) else kinds.INT
+    if text in bound:
+        return bound[text]
+    if text.endswith("?"):
+        return optional_of(_result(text[:-1], bound, args))
+    if text.endswith("[]"):
+        return ListType(_result(text[:-2], bound, args))
+    if text.startswith("Dict("):
+        key, value = text[5:-1].split(", ")
+        return DictType(_result(key, bound, args), _result(value, bound, args))
+    if text.startswith("("):
+        return TupleType([_result(member, bound, args) for member in text[1:-1].split(", ")])
+    return _PRIMITIVES[text]
+
+
+_OF_TENSOR = {
+    kinds.INT: "int",
+    kinds.FLOAT: "float",
+    kinds.COMPLEX: "complex",
+    kinds.NUMBER: "number",
+    kinds.BOOL: "bool",
+}
+
+
+def to_type(value: Expr, wanted: Type, implicit: bool = True) -> Expr | None:
+    """Return an expression of a type, with what PyTorch converts by itself; None where it cannot.
+
+    Args:
+        value: an expression.
+        wanted: the type.
+        implicit: whether a one-element tensor may become a number, as arguments of ops do.
+    """
+    have = value.type
+    if is_subtype(have, wanted):
+        return value
+    if isinstance(wanted, OptionalType):
+        return to_type(value, wanted.element, implicit)
+    if implicit and have == kinds.TENSOR and wanted in _OF_TENSOR:
+        return Convert(value.place, wanted, value, _OF_TENSOR[wanted])
+    if have == kinds.NUMBER and wanted in kinds.NUMBERS:
+        return Convert(value.place, wanted, value, _OF_TENSOR[wanted])
+    if have == kinds.INT and wanted in kinds.ENUM_LIKE:
+        return Convert(value.place, wanted, value, f"{wanted} of code")
+    if have in kinds.ENUM_LIKE and wanted == kinds.INT:
+        return Convert(value.place, wanted, value, "code")
+    if have == kinds.STR and wanted == kinds.DEVICE:
+        return Convert(value.place, wanted, value, "device")
+    if isinstance(wanted, ListType):
+        return _list_of(value, wanted, implicit)
+    if isinstance(wanted, TupleType) and isinstance(have, TupleType):
+        return _tuple_of(value, have, wanted)
+    return None
+
+
+def _list_of(value: Expr, wanted: ListType, implicit: bool) -> Expr | None:
+    """Return a tuple as a list."""
+    have = value.type
+    if not isinstance(have, TupleType):
+        return None
+    if all(is_subtype(element, wanted.element) for element in have.elements):
+        return Convert(value.place, wanted, value, "list")
+    if implicit and wanted.element == kinds.INT:
+        whole = (kinds.INT, kinds.TENSOR)
+        if all(element in whole for element in have.elements):
+            return Convert(value.place, wanted, value, "list of int")
+    return None
+
+
+def _tuple_of(value: Expr, have: TupleType, wanted: TupleType) -> Expr | None:
+    """Return a tuple as a named one of the same members."""
+    if wanted.names and [*have.elements] == [*wanted.elements] and not have.names:
+        return None
+    return None

@@ -1,0 +1,284 @@
+"""Scripted classes and interfaces."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+from tangrad_jit.scripting.check.functions import FunctionValue, Unit
+from tangrad_jit.scripting.check.python_names import PythonNames
+from tangrad_jit.scripting.check.values import Bound, Value
+from tangrad_jit.scripting.source.places import Place, ScriptError, Source, place_of
+from tangrad_jit.scripting.tree.nodes import Const, Do, Expr, GetAttr, Invoke, New, Node, SetAttr
+from tangrad_jit.scripting.types import kinds
+from tangrad_jit.scripting.types.annotations import AnnotationError, type_of_object
+from tangrad_jit.scripting.types.kinds import ClassType, InterfaceType, ModuleType, Type, is_subtype
+
+__all__ = ["ClassUnit", "ClassValue", "InterfaceUnit"]
+
+
+class ClassUnit:
+    """A scripted class.
+
+    Args:
+        world: what is scripted.
+        cls: the class of Python.
+        qualified: its name in archives.
+        source, node: its text and syntax.
+
+    Attributes:
+        type: the type of its instances.
+        attributes: name -> type.
+        methods: name -> unit.
+        statics: name -> unit of a static method.
+        getters, setters: name of a property -> unit.
+        constants: name -> value of a `Final` attribute of the class.
+        bases: itself; classes inherit from none.
+    """
+
+    def __init__(
+        self, world: Any, cls: Any, qualified: str, source: Source, node: ast.ClassDef
+    ) -> None:
+        self.world, self.cls, self.source, self.node = world, cls, source, node
+        self.qualified = qualified
+        self.type = ClassType(qualified, self)
+        self.attributes: dict[str, Type] = {}
+        self.methods: dict[str, Unit] = {}
+        self.statics: dict[str, Unit] = {}
+        self.getters: dict[str, Unit] = {}
+        self.setters: dict[str, Unit] = {}
+        self.constants: dict[str, Any] = {}
+        self.bases = [self]
+
+    def _place(self, node: ast.AST) -> Place:
+        return place_of(node, self.source, self.node.name)
+
+    def check(self) -> None:
+        """Check the whole class.
+
+        Raises:
+            ScriptError: it cannot be scripted.
+        """
+        if self.cls.__bases__ not in ((object,), (typing.Generic,)):
+            raise ScriptError(
+                "TorchScript classes don't support inheritance yet. Please directly inherit from "
+                "'object'.",
+                self._place(self.node),
+            )
+        for name, annotation in inspect.get_annotations(self.cls).items():
+            self._declare(name, annotation)
+        for statement in self.node.body:
+            if isinstance(statement, ast.FunctionDef):
+                self._add_method(statement)
+        if "__init__" in self.methods:
+            self.methods["__init__"].check()
+        for unit in self.units():
+            unit.check()
+
+    def _declare(self, name: str, annotation: Any) -> None:
+        names = PythonNames(namespace=vars(sys.modules[self.cls.__module__]))
+        try:
+            kind = type_of_object(
+                annotation,
+                self.world.class_type,
+                lambda text: self.world.annotated(text, names),
+            )
+        except AnnotationError as error:
+            raise ScriptError(str(error), self._place(self.node)) from None
+        if "Final" in str(annotation) and name in self.cls.__dict__:
+            self.constants[name] = self.cls.__dict__[name]
+            return
+        self.attributes[name] = kind
+
+    def _add_method(self, node: ast.FunctionDef) -> None:
+        raw = self.cls.__dict__.get(node.name)
+        is_static = isinstance(raw, staticmethod)
+        decorators = [ast.unparse(d) for d in node.decorator_list]
+        setter = any(d.endswith(".setter") for d in decorators)
+        function = raw
+        if isinstance(raw, property):
+            function = raw.fset if setter else raw.fget
+        elif is_static:
+            function = raw.__func__
+        modifier = str(getattr(function, "_torchscript_modifier", ""))
+        if modifier in ("ignore", "unused"):
+            return
+        unit = self.world.make_unit(function, None if is_static else self.type)
+        unit.qualified = f"{self.qualified}.{node.name}"
+        if isinstance(raw, property):
+            (self.setters if setter else self.getters)[node.name] = unit
+        elif is_static:
+            self.statics[node.name] = unit
+        else:
+            self.methods[node.name] = unit
+
+    def units(self) -> list[Unit]:
+        """Return all methods."""
+        groups = (self.methods, self.statics, self.getters, self.setters)
+        return [unit for group in groups for unit in group.values()]
+
+    def type_of_attribute(self, name: str) -> Type | None:
+        """Return the type of an attribute, or None."""
+        return self.attributes.get(name)
+
+    def attribute(self, check: Any, owner: Expr, name: str, place: Place) -> Any:
+        """Return what an instance's attribute means, or None."""
+        if name in self.attributes:
+            return GetAttr(place, self.attributes[name], owner, name)
+        if name in self.getters:
+            return self._invoke(check, owner, self.getters[name], name, [], {}, place)
+        if name in self.methods:
+            return Bound(owner, name)
+        if name in self.statics:
+            return FunctionValue([self.statics[name]])
+        if name in self.constants:
+            return check.constant(self.constants[name], place)
+        return None
+
+    def call_method(
+        self,
+        check: Any,
+        owner: Expr,
+        name: str,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        place: Place,
+    ) -> Expr:
+        """Return a call of a method.
+
+        Raises:
+            ScriptError: there is none, or the arguments do not fit.
+        """
+        if name not in self.methods:
+            raise ScriptError(
+                f"'{self.type}' object has no attribute or method '{name}'. Did you forget to "
+                "define it, or to decorate the class with @jit.script?",
+                place,
+            )
+        return self._invoke(check, owner, self.methods[name], name, args, kwargs, place)
+
+    def _invoke(
+        self,
+        check: Any,
+        owner: Expr,
+        unit: Unit,
+        name: str,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        place: Place,
+    ) -> Expr:
+        given = unit.bind(check, [owner, *args], kwargs, place)
+        return Invoke(place, unit.returned, given[0], name, unit, given[1:])
+
+    def set_attribute(
+        self, check: Any, owner: Expr, name: str, value: Any, place: Place
+    ) -> list[Node]:
+        """Return what stores a value in an attribute; `__init__` makes attributes.
+
+        Raises:
+            ScriptError: there is no such attribute, or it has another type.
+        """
+        given = check.expr_of(value, place)
+        if name in self.setters:
+            call = self._invoke(check, owner, self.setters[name], name, [given], {}, place)
+            return [Do(place, call)]
+        known = self.attributes.get(name)
+        if known is None:
+            if check.function != "__init__":
+                raise ScriptError(
+                    f"Tried to set nonexistent attribute: {name}. Did you forget to initialize it "
+                    "in __init__()?",
+                    place,
+                )
+            self.attributes[name] = given.type
+            return [SetAttr(place, owner, name, given)]
+        if not is_subtype(given.type, known):
+            raise ScriptError(
+                f"Wrong type for attribute assignment. Expected {known} but got {given.type}", place
+            )
+        return [SetAttr(place, owner, name, given)]
+
+    def super_of(self, check: Any, owner: Expr, place: Place) -> Any:
+        """Refuse: classes inherit from none."""
+        raise ScriptError("super() stands in methods of modules only", place)
+
+
+class ClassValue(Value):
+    """A scripted class: calls make instances."""
+
+    def __init__(self, kind: ClassType) -> None:
+        self.kind = kind
+
+    def __str__(self) -> str:
+        return str(self.kind)
+
+    def attribute(self, check: Any, name: str, place: Place) -> Any:
+        """Return a static method, or a constant."""
+        unit = self.kind.unit
+        if name in unit.statics:
+            return FunctionValue([unit.statics[name]])
+        if name in unit.constants:
+            return check.constant(unit.constants[name], place)
+        raise ScriptError(f"class {self.kind} has no static method {name}", place)
+
+    def call(
+        self, check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
+    ) -> Expr | Value:
+        """Make an instance."""
+        unit = self.kind.unit
+        init = unit.methods.get("__init__")
+        if init is None:
+            if args or kwargs:
+                raise ScriptError(f"{self.kind} takes no arguments", place)
+            return New(place, self.kind, unit, [])
+        me = Const(place, self.kind, None)
+        given = init.bind(check, [me, *args], kwargs, place)
+        return New(place, self.kind, unit, given[1:])
+
+
+class InterfaceUnit:
+    """An interface: the signatures of methods.
+
+    Attributes:
+        type: its type.
+        methods: name -> unit, whose body is not looked at.
+    """
+
+    def __init__(
+        self, world: Any, cls: Any, qualified: str, source: Source, node: ast.ClassDef
+    ) -> None:
+        self.world, self.cls, self.source, self.node = world, cls, source, node
+        self.qualified = qualified
+        self.type = InterfaceType(qualified, self)
+        self.methods: dict[str, Unit] = {}
+        self.bases = [self]
+
+    def check(self) -> None:
+        """Read the signatures."""
+        for statement in self.node.body:
+            if isinstance(statement, ast.FunctionDef):
+                unit = self.world.make_unit(self.cls.__dict__[statement.name], self.type)
+                unit._returned, unit._body = unit.declared or kinds.TENSOR, []
+                self.methods[statement.name] = unit
+
+    def is_served_by(self, kind: Type) -> bool:
+        """Return whether values of a type have these methods."""
+        if not isinstance(kind, (ClassType, ModuleType, InterfaceType)):
+            return False
+        return all(_serves(kind, name, unit) for name, unit in self.methods.items())
+
+
+def _serves(kind: Any, name: str, wanted: Unit) -> bool:
+    found = kind.unit.method(name) if isinstance(kind, ModuleType) else kind.unit.methods.get(name)
+    if not isinstance(found, Unit):
+        return False
+    pairs = zip(wanted.parameters[1:], found.parameters[1:], strict=False)
+    return (
+        len(wanted.parameters) == len(found.parameters)
+        and all(is_subtype(a.type, b.type) for a, b in pairs)
+        and is_subtype(found.returned, wanted.returned)
+    )

@@ -1,0 +1,541 @@
+"""Functions of Python and of `tangrad.jit` that the language has forms of its own for."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import math
+import typing
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tangrad
+from tangrad_jit.scripting.check.builtins import choose_builtin, to_type
+from tangrad_jit.scripting.check.expressions import InstanceCheck
+from tangrad_jit.scripting.check.values import Loop, Many, Value, described
+from tangrad_jit.scripting.source.places import FrontendError, Place, ScriptError
+from tangrad_jit.scripting.tree.nodes import (
+    Apply,
+    Builtin,
+    Comprehension,
+    Const,
+    Convert,
+    Expr,
+    Fork,
+    Invoke,
+    IsInstance,
+    Iteration,
+    Local,
+    MakeDict,
+    MakeList,
+    OpCall,
+)
+from tangrad_jit.scripting.types import kinds
+from tangrad_jit.scripting.types.kinds import (
+    DictType,
+    FutureType,
+    ListType,
+    ModuleType,
+    OptionalType,
+    TupleType,
+    Type,
+    UnionType,
+    is_subtype,
+    union_of,
+)
+
+__all__ = ["NAMED_FORMS", "NamedBuiltin", "form_of", "math_function"]
+
+
+class NamedBuiltin(Value):
+    """A function that is a builtin, or an op where it is given tensors."""
+
+    def __init__(self, name: str, op: str = "") -> None:
+        self.name, self.op = name, op or name
+
+    def __str__(self) -> str:
+        return f"function {self.name}"
+
+    def call(
+        self, check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
+    ) -> Expr | Value:
+        """Call the builtin, or the op."""
+        given = [check.expr_of(arg, place) for arg in args]
+        named = {key: check.expr_of(value, place) for key, value in kwargs.items()}
+        found = choose_builtin(self.name, given, named, place, convert=False)
+        if found is None and any(a.type == kinds.TENSOR for a in given):
+            made: Expr = check.call_named_op(self.op, given, named, place)
+            return made
+        if found is None and self.name in ("min", "max") and len(given) > 2 and not named:
+            rest = self.call(check, given[1:], {}, place)
+            return self.call(check, [given[0], rest], {}, place)
+        if found is None:
+            found = choose_builtin(self.name, given, named, place)
+        if found is None:
+            raise check.no_overload(self.name, given, named, place)
+        return found
+
+
+Caller = Callable[[Any, Sequence[Any], dict[str, Any], Place], Any]
+
+
+class Form(Value):
+    """A function whose call a function of the checker makes."""
+
+    def __init__(self, name: str, make: Caller) -> None:
+        self.name, self.make = name, make
+
+    def __str__(self) -> str:
+        return f"function {self.name}"
+
+    def call(
+        self, check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
+    ) -> Expr | Value:
+        """Make the call."""
+        found: Expr | Value = self.make(check, args, kwargs, place)
+        return found
+
+
+class RawForm(Value):
+    """A form that looks at the syntax of its arguments."""
+
+    def __init__(self, name: str, make: Callable[[Any, ast.Call, Type | None, Place], Any]) -> None:
+        self.name, self.make = name, make
+
+    def __str__(self) -> str:
+        return f"function {self.name}"
+
+    def call_raw(self, check: Any, node: ast.Call, hint: Type | None) -> Any:
+        """Make the call."""
+        return self.make(check, node, hint, check.place(node))
+
+
+# --- loops
+
+
+def _range(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Loop:
+    if not 1 <= len(args) <= 3 or kwargs:
+        raise ScriptError(f"range expected at most 3 arguments, got {len(args)}", place)
+    values = []
+    for arg in args:
+        value = check.expr_of(arg, place)
+        if value.type == kinds.FLOAT:
+            raise ScriptError("range takes integers, not a float", place)
+        values.append(check.convert(value, kinds.INT, place, "an argument of range", True))
+    return Loop(Iteration("range", values, kinds.INT))
+
+
+def _enumerate(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Value:
+    if not args:
+        raise ScriptError("enumerate expected at least 1 argument", place)
+    start = check.expr_of(args[1], place) if len(args) > 1 else kwargs.get("start")
+    over = check.iterated(args[0], place)
+    if isinstance(over, list):
+        first = 0 if start is None else check.constant_of(start, place, int)
+        return Many(
+            [Many([Const(place, kinds.INT, first + k), item]) for k, item in enumerate(over)]
+        )
+    element = TupleType([kinds.INT, over.element])
+    values = [] if start is None else [check.expr_of(start, place)]
+    return Loop(Iteration("enumerate", values, element, [over]))
+
+
+def _zip(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Value:
+    if not args or kwargs:
+        raise ScriptError("zip expected at least 1 argument", place)
+    overs = [check.iterated(arg, place) for arg in args]
+    unrolled = [over for over in overs if isinstance(over, list)]
+    if not unrolled:
+        return Loop(Iteration("zip", [], TupleType([o.element for o in overs]), overs))
+    count = min(map(len, unrolled))
+    columns = []
+    for arg, over in zip(args, overs, strict=True):
+        if isinstance(over, list):
+            columns.append(over)
+            continue
+        listed = check.expr_of(arg, place) if not isinstance(arg, Loop) else None
+        if listed is None or not isinstance(listed.type, ListType):
+            raise ScriptError("Can't zip modules or tuples with what has no fixed length", place)
+        columns.append(
+            [
+                choose_builtin("__getitem__", [listed, Const(place, kinds.INT, k)], {}, place)
+                for k in range(count)
+            ]
+        )
+    return Many([Many(list(row)) for row in zip(*columns, strict=False)])
+
+
+def _reversed(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Any:
+    over = check.iterated(args[0], place)
+    if isinstance(over, list):
+        return Many(over[::-1])
+    step = Const(place, kinds.INT, -1)
+    none = Const(place, kinds.NONE, None)
+    return choose_builtin("slice", [check.expr_of(args[0], place), none, none, step], {}, place)
+
+
+# --- containers
+
+
+def _len(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Any:
+    value = args[0]
+    if isinstance(value, Value):
+        members = value.members(check, place)
+        if members is not None:
+            return Const(place, kinds.INT, len(members))
+    value = check.expr_of(value, place)
+    if isinstance(value.type, TupleType):
+        return Const(place, kinds.INT, len(value.type.elements))
+    if isinstance(value.type, ModuleType):
+        members = check.children_of(value, place).members(check, place) or []
+        return Const(place, kinds.INT, len(members))
+    if isinstance(value.type, kinds.ClassType):
+        return check.call_method(value, "__len__", [], {}, place)
+    return NamedBuiltin("len").call(check, [value], {}, place)
+
+
+def _list(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
+    if not node.args:
+        element = hint.element if isinstance(hint, ListType) else kinds.TENSOR
+        return MakeList(place, ListType(element), [])
+    if isinstance(node.args[0], ast.GeneratorExp):
+        return check.value(node.args[0], hint)
+    value = check.value(node.args[0], hint)
+    over = check.iterated(value, place)
+    if isinstance(over, list):
+        if any(isinstance(item, Value) for item in over):
+            return Many(over)
+        return check.make_list([check.expr_of(item, place) for item in over], place)
+    if over.kind in ("list", "str", "dict"):
+        return choose_builtin("list", [check.expr_of(value, place)], {}, place)
+    name = check.temporary()
+    return Comprehension(
+        place, ListType(over.element), name, over, Local(place, over.element, name)
+    )
+
+
+def _tuple(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Any:
+    if not args:
+        return check.make_tuple([], place)
+    return check.make_tuple(
+        [check.expr_of(item, place) for item in check.spread(args[0], place)], place
+    )
+
+
+def _dict(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
+    if node.args and isinstance(node.args[0], (ast.List, ast.ListComp)) and not node.keywords:
+        pairs = node.args[0]
+        if isinstance(pairs, ast.List) and all(isinstance(p, ast.Tuple) for p in pairs.elts):
+            literal = ast.Dict(
+                [p.elts[0] for p in pairs.elts],  # type: ignore[attr-defined]
+                [p.elts[1] for p in pairs.elts],  # type: ignore[attr-defined]
+            )
+            return check.value(ast.copy_location(literal, node), hint)
+        if isinstance(pairs, ast.ListComp) and isinstance(pairs.elt, ast.Tuple):
+            made = ast.DictComp(pairs.elt.elts[0], pairs.elt.elts[1], pairs.generators)
+            return check.value(ast.copy_location(made, node), hint)
+    if node.args:
+        return choose_builtin("dict", [check.expr(node.args[0], hint)], {}, place)
+    if node.keywords:
+        keys: list[ast.expr | None] = [
+            ast.copy_location(ast.Constant(k.arg), node) for k in node.keywords
+        ]
+        literal = ast.Dict(keys, [k.value for k in node.keywords])
+        return check.value(ast.copy_location(literal, node), hint)
+    kind = hint if isinstance(hint, DictType) else DictType(kinds.STR, kinds.TENSOR)
+    return MakeDict(place, kind, [], [])
+
+
+# --- types
+
+
+def _annotate(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
+    if len(node.args) != 2:
+        raise ScriptError("annotate takes a type and a value", place)
+    kind = check.annotation(node.args[0])
+    value = check.expr(node.args[1], kind)
+    found = to_type(value, kind)
+    if found is None:
+        raise ScriptError(
+            f"expected an expression of type {kind} because of the annotate, but found "
+            f"{value.type}",
+            place,
+        )
+    return found if found.type == kind else Convert(place, kind, found, "refine")
+
+
+def _cast(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
+    kind = check.annotation(node.args[0])
+    return Convert(place, kind, check.expr(node.args[1], kind), "cast")
+
+
+_FAMILIES = {"list": ListType, "List": ListType, "dict": DictType, "Dict": DictType}
+_FAMILIES.update({"tuple": TupleType, "Tuple": TupleType})  # type: ignore[dict-item]
+
+
+def _isinstance(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
+    if len(node.args) != 2:
+        raise ScriptError("isinstance takes a value and a type", place)
+    value = check.value(node.args[0])
+    if isinstance(value, Value) and not hasattr(value, "expr"):
+        raise ScriptError(f"isinstance: {value} is no value", place)
+    value = check.expr_of(value, place)
+    second = node.args[1]
+    nodes = second.elts if isinstance(second, ast.Tuple) else [second]
+    members = _members(value.type)
+    inside = [m for m in members if any(_is_of(check, m, n) for n in nodes)]
+    named = [check.annotation(n) for n in nodes if ast.unparse(n) not in _FAMILIES]
+    if value.type == kinds.ANY or (value.type == kinds.NUMBER and not inside):
+        kind = union_of(named)
+        return InstanceCheck(IsInstance(place, kinds.BOOL, value, named), kind, None)
+    if len(inside) == len(members):
+        return InstanceCheck(Const(place, kinds.BOOL, True), None, None)
+    if not inside:
+        return InstanceCheck(Const(place, kinds.BOOL, False), None, None)
+    others = [m for m in members if m not in inside]
+    condition = IsInstance(place, kinds.BOOL, value, inside)
+    return InstanceCheck(condition, union_of(inside), union_of(others))
+
+
+def _members(kind: Type) -> list[Type]:
+    if isinstance(kind, OptionalType):
+        return [*_members(kind.element), kinds.NONE]
+    if isinstance(kind, UnionType):
+        return list(kind.members)
+    if kind == kinds.NUMBER:
+        return list(kinds.NUMBERS)
+    return [kind]
+
+
+def _is_of(check: Any, kind: Type, node: ast.expr) -> bool:
+    family = _FAMILIES.get(ast.unparse(node).rpartition(".")[2])
+    if family is not None and not isinstance(node, ast.Subscript):
+        return isinstance(kind, family)
+    if ast.unparse(node) == "type(None)":
+        return kind == kinds.NONE
+    wanted = check.annotation(node)
+    return is_subtype(kind, wanted)
+
+
+def _hasattr(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
+    owner = check.value(node.args[0])
+    name = check.constant_of(check.value(node.args[1]), place, str)
+    try:
+        check.attribute_of(owner, name, place)
+    except ScriptError:
+        return Const(place, kinds.BOOL, False)
+    return Const(place, kinds.BOOL, True)
+
+
+def _getattr(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
+    owner = check.value(node.args[0])
+    name = check.constant_of(check.value(node.args[1]), place, str)
+    if len(node.args) == 3:
+        try:
+            return check.attribute_of(owner, name, place)
+        except ScriptError:
+            return check.value(node.args[2], hint)
+    return check.attribute_of(owner, name, place)
+
+
+def _super(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
+    owner = check.scope.find("self", place)
+    if not isinstance(owner, (kinds.ClassType, ModuleType)):
+        raise ScriptError("super() stands in methods only", place)
+    return owner.unit.super_of(check, Local(place, owner, "self"), place)
+
+
+# --- other forms
+
+
+def _print(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Expr:
+    if kwargs:
+        raise FrontendError("print takes no keyword arguments in scripts", place)
+    values = [check.expr_of(arg, place) for arg in args]
+    return Apply(place, kinds.NONE, Builtin("Print", "rt_print(_args)", "prim"), values)
+
+
+def _warn(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Expr:
+    text = check.expr_of(args[0], place)
+    return Apply(place, kinds.NONE, Builtin("warn", "rt_warn(_0)"), [text])
+
+
+def _tensor(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Expr:
+    given = [check.expr_of(arg, place) for arg in args]
+    named = {key: check.expr_of(value, place) for key, value in kwargs.items()}
+    if len(given) != 1:
+        raise ScriptError("tensor takes one argument by place: its data", place)
+    inner: Type = given[0].type
+    while isinstance(inner, ListType):
+        inner = inner.element
+    if isinstance(inner, TupleType):
+        given = [check.convert(given[0], ListType(inner.elements[0]), place, "the data")]
+        inner = inner.elements[0]
+    if inner not in (*kinds.NUMBERS, kinds.BOOL, kinds.NUMBER, kinds.TENSOR):
+        raise ScriptError(
+            f"Expected tensor data to be numbers, bools or lists of these, but got {given[0].type}",
+            place,
+        )
+    for name, value in named.items():
+        if name == "dtype" and value.type == kinds.INT:
+            named[name] = Convert(place, kinds.DTYPE, value, "dtype of code")
+    return OpCall(place, kinds.TENSOR, "aten::tensor", tangrad.tensor, given, named)
+
+
+def _constant(value: Any) -> Caller:
+    def make(check: Any, args: Any, kwargs: Any, place: Place) -> Expr:
+        found: Expr = check.constant(value, place)
+        return found
+
+    return make
+
+
+def _fork(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Expr:
+    if not args:
+        raise ScriptError("fork takes a function and its arguments", place)
+    call = check.expr_of(check.call(args[0], list(args[1:]), kwargs, place), place)
+    return Fork(place, FutureType(call.type), call)
+
+
+def _wait(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Expr:
+    future = check.expr_of(args[0], place)
+    if not isinstance(future.type, FutureType):
+        raise ScriptError(f"wait takes a future, not {described(future)}", place)
+    return Invoke(place, future.type.element, future, "wait", None, [])
+
+
+def _unwrap(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Expr:
+    value = check.expr_of(args[0], place)
+    if not isinstance(value.type, OptionalType):
+        if value.type == kinds.NONE:
+            raise ScriptError("Unwrapping null optional", place)
+        return value  # type: ignore[no-any-return]
+    return Convert(place, value.type.element, value, "unwrap")
+
+
+def _device(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Expr:
+    values = [check.expr_of(a, place) for a in [*args, *kwargs.values()]]
+    if values and values[0].type == kinds.DEVICE:
+        return values[0]  # type: ignore[no-any-return]
+    if not values or values[0].type != kinds.STR:
+        raise ScriptError("device takes a text, and a number", place)
+    template = "rt_device(_0)" if len(values) == 1 else "rt_device(_0, _1)"
+    return Apply(place, kinds.DEVICE, Builtin("device", template), values)
+
+
+def _size(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Expr:
+    value = check.expr_of(args[0], place)
+    found: Expr = check.convert(value, ListType(kinds.INT), place, "sizes")
+    return found
+
+
+def _zero_dimensional(name: str, kind: Type) -> Caller:
+    """Make the function that asks a question which no op answers."""
+
+    def make(check: Any, args: Any, kwargs: Any, place: Place) -> Expr:
+        given = [check.expr_of(arg, place) for arg in args]
+        return OpCall(place, kind, f"aten::{name}", getattr(tangrad, name), given, {})
+
+    return make
+
+
+NAMED_FORMS: dict[str, Value] = {
+    "range": Form("range", _range),
+    "enumerate": Form("enumerate", _enumerate),
+    "zip": Form("zip", _zip),
+    "reversed": Form("reversed", _reversed),
+    "len": Form("len", _len),
+    "list": RawForm("list", _list),
+    "tuple": Form("tuple", _tuple),
+    "dict": RawForm("dict", _dict),
+    "annotate": RawForm("annotate", _annotate),
+    "unchecked_cast": RawForm("unchecked_cast", _cast),
+    "isinstance": RawForm("isinstance", _isinstance),
+    "hasattr": RawForm("hasattr", _hasattr),
+    "getattr": RawForm("getattr", _getattr),
+    "super": RawForm("super", _super),
+    "print": Form("print", _print),
+    "int": NamedBuiltin("Int"),
+    "float": NamedBuiltin("Float"),
+    "bool": NamedBuiltin("Bool"),
+    "complex": NamedBuiltin("Complex"),
+    **{
+        name: NamedBuiltin(name)
+        for name in (
+            "str chr ord hex oct bin abs min max sum any all round divmod pow sorted hash".split()
+        )
+    },
+    "fork": Form("fork", _fork),
+    "wait": Form("wait", _wait),
+    "unwrap_optional": Form("unwrap_optional", _unwrap),
+}
+
+
+def _forms_of_objects() -> dict[int, tuple[Any, Value]]:
+    named = {
+        getattr(builtins, name): form
+        for name, form in NAMED_FORMS.items()
+        if hasattr(builtins, name)
+    }
+    jit = tangrad.jit
+    named.update(
+        {
+            jit.annotate: NAMED_FORMS["annotate"],
+            jit.isinstance: NAMED_FORMS["isinstance"],
+            jit.is_scripting: Form("is_scripting", _constant(True)),
+            jit.is_tracing: Form("is_tracing", _constant(False)),
+            jit.fork: NAMED_FORMS["fork"],
+            jit.wait: NAMED_FORMS["wait"],
+            typing.cast: NAMED_FORMS["unchecked_cast"],
+            warnings.warn: Form("warn", _warn),
+            tangrad.tensor: Form("tensor", _tensor),
+            tangrad.as_tensor: Form("as_tensor", _tensor),
+            tangrad.device: Form("device", _device),
+            tangrad.Size: Form("Size", _size),
+            tangrad.overrides.has_torch_function: Form("has_torch_function", _constant(False)),
+            tangrad.overrides.has_torch_function_unary: Form("unary", _constant(False)),
+            tangrad.overrides.has_torch_function_variadic: Form("variadic", _constant(False)),
+            tangrad.is_grad_enabled: Form(
+                "is_grad_enabled", _zero_dimensional("is_grad_enabled", kinds.BOOL)
+            ),
+            tangrad.get_default_dtype: Form(
+                "get_default_dtype", _zero_dimensional("get_default_dtype", kinds.DTYPE)
+            ),
+            tangrad.manual_seed: Form("manual_seed", _zero_dimensional("manual_seed", kinds.NONE)),
+        }
+    )
+    for name in dir(math):
+        found = math_function(name)
+        if found is not None:
+            named[getattr(math, name)] = found
+    return {id(key): (key, form) for key, form in named.items()}
+
+
+_IN_MATH = {"pow": "pow", "remainder": "mathremainder", "fsum": "", "sumprod": "", "prod": ""}
+
+
+def math_function(name: str) -> Value | None:
+    """Return what a function of `math` means, or None where the language has none of its name."""
+    from_table = _IN_MATH.get(name, name)
+    if name.startswith("_") or not callable(getattr(math, name, None)) or not from_table:
+        return None
+    probe = NamedBuiltin(from_table)
+    return probe if from_table in _MATH_NAMES else None
+
+
+_MATH_NAMES = frozenset(
+    "ceil floor trunc sqrt exp expm1 log log1p log2 log10 sin cos tan asin acos atan atan2 sinh"
+    " cosh tanh asinh acosh atanh erf erfc gamma lgamma degrees radians fabs factorial frexp ldexp"
+    " modf copysign hypot isnan isinf isfinite mathremainder gcd fmod pow".split()
+)
+
+_objects: dict[int, tuple[Any, Value]] = {}
+
+
+def form_of(obj: Any) -> Value | None:
+    """Return the form of an object of Python, or None."""
+    if not _objects:
+        _objects.update(_forms_of_objects())
+    found = _objects.get(id(obj))
+    return None if found is None else found[1]

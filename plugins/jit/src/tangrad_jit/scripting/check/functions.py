@@ -1,0 +1,304 @@
+"""Functions: their parameters, and their bodies, which are checked when they are first needed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tangrad_jit.scripting.check.builtins import to_type
+from tangrad_jit.scripting.check.statements import Statements
+from tangrad_jit.scripting.check.values import Value
+from tangrad_jit.scripting.source.places import FrontendError, Place, ScriptError, Source, place_of
+from tangrad_jit.scripting.tree.nodes import Const, Expr, Node, Return
+from tangrad_jit.scripting.types import kinds
+from tangrad_jit.scripting.types.annotations import AnnotationError, type_of_syntax
+from tangrad_jit.scripting.types.kinds import OptionalType, Type, is_subtype
+
+__all__ = ["FunctionValue", "Parameter", "Unit"]
+
+_MISSING = object()
+
+
+@dataclass(slots=True)
+class Parameter:
+    """A parameter; `default` is a value of Python where `has_default`."""
+
+    name: str
+    type: Type
+    default: Any = _MISSING
+    keyword_only: bool = False
+
+    @property
+    def has_default(self) -> bool:
+        """Whether a call may leave it out."""
+        return self.default is not _MISSING
+
+
+class Unit:
+    """A function or a method.
+
+    Args:
+        world: what is scripted.
+        name: as errors name it.
+        qualified: its name in archives.
+        source: its text.
+        node: its syntax.
+        names: finds names that are not local.
+        defaults: parameter -> default, as Python has evaluated them.
+        owner: the type of `self`, for methods.
+        plain: the type of parameters without an annotation.
+    """
+
+    def __init__(
+        self,
+        world: Any,
+        name: str,
+        qualified: str,
+        source: Source,
+        node: ast.FunctionDef,
+        names: Any,
+        defaults: dict[str, Any],
+        owner: Type | None = None,
+        plain: Type = kinds.TENSOR,
+    ) -> None:
+        self.world, self.name, self.qualified = world, name, qualified
+        self.source, self.node, self.names, self.owner = source, node, names, owner
+        self._body: list[Node] | None = None
+        self._returned: Type | None = None
+        self._under_way = False
+        self._plain = plain
+        self.program: Any = None
+        self.parameters = self._parameters_of(defaults)
+        self.declared = self._declared_result()
+        self.python_function: Any = None
+
+    def place(self) -> Place:
+        """Return where the function stands."""
+        found = place_of(self.node, self.source, self.name)
+        found.last_line, found.last_column = found.line, found.column + len(self.node.name) + 4
+        return found
+
+    # --- what it takes and returns
+
+    def _annotated(self, node: ast.AST | None, what: ast.AST) -> Type | None:
+        if node is None:
+            return None
+        try:
+            return type_of_syntax(node, self.names.annotation, self.world.class_type)
+        except AnnotationError as error:
+            raise ScriptError(str(error), place_of(what, self.source, self.name)) from None
+
+    def _parameters_of(self, defaults: dict[str, Any]) -> list[Parameter]:
+        arguments = self.node.args
+        for extra in (arguments.vararg, arguments.kwarg):
+            if extra is not None:
+                raise FrontendError(
+                    "Compiled functions can't take variable number of arguments or use "
+                    "keyword-only arguments with defaults",
+                    place_of(extra, self.source, self.name),
+                )
+        every = [*arguments.posonlyargs, *arguments.args]
+        commented = self._comment_types(len(every) - (self.owner is not None))
+        found = []
+        for k, arg in enumerate([*every, *arguments.kwonlyargs]):
+            if k == 0 and self.owner is not None:
+                found.append(Parameter(arg.arg, self.owner))
+                continue
+            kind = self._annotated(arg.annotation, arg)
+            if kind is None and arg.type_comment:
+                kind = self._annotated(ast.Constant(arg.type_comment), arg)
+            if kind is None and commented:
+                kind = commented[k - (self.owner is not None)]
+            kind = kind or self._plain
+            if kind == kinds.ANY and self._plain == kinds.ANY:
+                kind = kinds.TENSOR
+            default = defaults.get(arg.arg, _MISSING)
+            if default is None and not is_subtype(kinds.NONE, kind):
+                kind = kinds.optional_of(kind)
+            found.append(Parameter(arg.arg, kind, default, k >= len(every)))
+        return found
+
+    def _comment(self) -> Any:
+        comment = self.node.type_comment
+        if not comment:
+            comment = self._comment_below()
+        if not comment or "->" not in comment:
+            return None
+        try:
+            return ast.parse(comment.strip(), mode="func_type")
+        except SyntaxError:
+            raise ScriptError(f"cannot parse the type comment: {comment}", self.place()) from None
+
+    def _comment_below(self) -> str:
+        """Return a type comment in a line of its own between signature and body."""
+        first = self.node.body[0].lineno - 1
+        for line in self.source.lines[max(0, self.node.lineno - 1) : first]:
+            text = line.strip()
+            if text.startswith("# type:") and "->" in text:
+                return text.removeprefix("# type:").strip()
+        return ""
+
+    def _comment_types(self, count: int) -> list[Type]:
+        comment = self._comment()
+        if comment is None:
+            return []
+        nodes = comment.argtypes
+        if len(nodes) == 1 and isinstance(nodes[0], ast.Constant) and nodes[0].value is ...:
+            return []
+        if len(nodes) != count:
+            raise ScriptError(
+                f"Number of type annotations for function parameters ({len(nodes)}) does not match "
+                f"the number of parameters on the function ({count})!",
+                self.place(),
+            )
+        return [self._annotated(node, self.node) or kinds.TENSOR for node in nodes]
+
+    def _declared_result(self) -> Type | None:
+        if self.node.returns is not None:
+            kind = self._annotated(self.node.returns, self.node.returns)
+            return None if kind == kinds.ANY and self._plain == kinds.ANY else kind
+        comment = self._comment()
+        return None if comment is None else self._annotated(comment.returns, self.node)
+
+    @property
+    def returned(self) -> Type:
+        """The type of what it returns."""
+        self.check()
+        assert self._returned is not None
+        return self._returned
+
+    @property
+    def body(self) -> list[Node]:
+        """Its statements."""
+        self.check()
+        assert self._body is not None
+        return self._body
+
+    def check(self) -> None:
+        """Check the body, once.
+
+        Raises:
+            ScriptError: it cannot be scripted.
+        """
+        if self._body is not None:
+            return
+        if self._under_way:
+            raise ScriptError(
+                f"function '{self.name}' is called recursively. Recursive calls are not supported",
+                self.place(),
+            )
+        self._under_way = True
+        try:
+            self._body = self._checked()
+        finally:
+            self._under_way = False
+
+    def _checked(self) -> list[Node]:
+        check = Statements(self.world, self.names, self.source, self.name)
+        check.declared = self.declared
+        for parameter in self.parameters:
+            check.scope.top.names[parameter.name] = parameter.type
+        body = check.body(self.node.body)
+        if not check.scope.top.exits:
+            returned = check.declared or check.returned
+            if returned is not None and not is_subtype(kinds.NONE, returned):
+                raise ScriptError(
+                    "Function was not annotated as having type None, but does not return along all "
+                    "paths",
+                    self.place(),
+                )
+            place = self.place()
+            body.append(Return(place, check.as_returned(Const(place, kinds.NONE, None), place)))
+        self._returned = self.declared or check.returned or kinds.NONE
+        return body
+
+    def bind(
+        self, check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
+    ) -> list[Expr]:
+        """Return an argument for each parameter, with defaults.
+
+        Raises:
+            ScriptError: the arguments do not fit.
+        """
+        rest = list(args)
+        left = dict(kwargs)
+        given: list[Expr] = []
+        for parameter in self.parameters:
+            if rest and not parameter.keyword_only:
+                value = rest.pop(0)
+            elif parameter.name in left:
+                value = left.pop(parameter.name)
+            elif parameter.has_default:
+                default = check.constant(parameter.default, place)
+                given.append(to_type(default, parameter.type) or default)
+                continue
+            else:
+                raise self._refused(f"Argument {parameter.name} not provided.", place)
+            given.append(self._fitted(check, check.expr_of(value, place), parameter, place))
+        if rest:
+            raise self._refused(
+                f"Expected at most {len(self.parameters)} arguments but found {len(args)} "
+                "positional arguments.",
+                place,
+            )
+        if left:
+            raise self._refused(f"Unknown keyword argument '{next(iter(left))}'.", place)
+        return given
+
+    def _fitted(self, check: Any, value: Expr, parameter: Parameter, place: Place) -> Expr:
+        found = to_type(value, parameter.type)
+        if found is None:
+            hint = ""
+            if isinstance(value.type, OptionalType):
+                hint = " Check first that it is not None."
+            elif parameter.type == kinds.TENSOR:
+                hint = (
+                    f" Inferred '{parameter.name}' to be of type 'Tensor' because it was not "
+                    "annotated with an explicit type."
+                )
+            raise self._refused(
+                f"Expected a value of type '{parameter.type}' for argument '{parameter.name}' but "
+                f"instead found type '{value.type}'.{hint}",
+                place,
+            )
+        return found
+
+    def _refused(self, reason: str, place: Place) -> ScriptError:
+        return ScriptError(f"\n{self.declaration()}:\n{reason}\n", place)
+
+    def declaration(self) -> str:
+        """Return the signature, as messages show it."""
+        shown = []
+        for p in self.parameters:
+            default = f"={p.default!r}" if p.has_default else ""
+            shown.append(f"{p.type} {p.name}{default}")
+        returned = self.declared or self._returned
+        return f"{self.name}({', '.join(shown)}) -> {returned if returned else 'Tensor'}"
+
+
+class FunctionValue(Value):
+    """A scripted function; of several, the first that takes the arguments is called."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        self.units = units
+
+    def __str__(self) -> str:
+        return f"function {self.units[0].name}"
+
+    def call(
+        self, check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
+    ) -> Expr | Value:
+        """Call it."""
+        refused = []
+        for unit in self.units:
+            try:
+                made: Expr = check.call_unit(unit, args, kwargs, place)
+            except ScriptError as error:
+                if len(self.units) == 1:
+                    raise
+                refused.append(error)
+            else:
+                return made
+        raise refused[0]

@@ -1,0 +1,75 @@
+"""Names of Python: a function's closure, its globals, and the builtins."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import typing
+from typing import Any
+
+import tangrad
+from tangrad_jit.scripting.source.places import Place
+from tangrad_jit.scripting.types.annotations import AnnotationError
+
+__all__ = ["PythonNames"]
+
+_MISSING = object()
+# What annotations may say without importing it.
+_TYPES: dict[str, Any] = {
+    **{name: getattr(typing, name) for name in ("List", "Dict", "Tuple", "Optional", "Union")},
+    "Any": Any,
+    "Final": typing.Final,
+    "Tensor": tangrad.Tensor,
+    "NoneType": type(None),
+}
+
+
+class PythonNames:
+    """Find what names mean in a function.
+
+    Args:
+        function: a function of Python, or None.
+        namespace: further names: of a class's module.
+    """
+
+    def __init__(self, function: Any = None, namespace: dict[str, Any] | None = None) -> None:
+        self._globals = namespace if function is None else function.__globals__
+        self._cells: dict[str, Any] = {}
+        if function is not None and function.__closure__:
+            self._cells = dict(
+                zip(function.__code__.co_freevars, function.__closure__, strict=True)
+            )
+
+    def find(self, name: str) -> Any:
+        """Return the object of a name; `_MISSING` where there is none."""
+        if name in self._cells:
+            try:
+                return self._cells[name].cell_contents
+            except ValueError:
+                return _MISSING
+        if name in (self._globals or {}):
+            return self._globals[name]  # type: ignore[index]
+        return getattr(builtins, name, _MISSING)
+
+    def meaning(self, check: Any, name: str, place: Place) -> Any:
+        """Return what a name means in the language, or None."""
+        found = self.find(name)
+        return None if found is _MISSING else check.meaning(found, place, name)
+
+    def annotation(self, name: str) -> Any:
+        """Return the object of a dotted name in an annotation.
+
+        Raises:
+            AnnotationError: there is none.
+        """
+        first, *rest = name.split(".")
+        found = self.find(first)
+        if found is _MISSING and not rest:
+            found = _TYPES.get(first, _MISSING)
+        if found is _MISSING and first in sys.modules and first == "torch":
+            found = sys.modules[first]
+        for part in rest:
+            found = getattr(found, part, _MISSING)
+        if found is _MISSING:
+            raise AnnotationError(f"Unknown type name '{name}'")
+        return found

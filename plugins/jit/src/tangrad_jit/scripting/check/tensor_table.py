@@ -1,0 +1,86 @@
+"""What tensors have beside ops: questions, conversions, attributes."""
+
+from __future__ import annotations
+
+from tangrad_jit.scripting.types import kinds
+from tangrad_jit.scripting.types.kinds import ListType, Type, optional_of
+
+__all__ = ["ATTRIBUTES", "TENSOR_TABLE"]
+
+# As in `builtin_table`.
+TENSOR_TABLE = """
+size(Tensor self) -> int[] :: list(_0.shape)
+size(Tensor self, int dim) -> int :: _0.size(_1)
+stride(Tensor self) -> int[] :: list(_0.stride())
+stride(Tensor self, int dim) -> int :: _0.stride(_1)
+dim(Tensor self) -> int :: _0.dim()
+ndimension(Tensor self) -> int :: _0.dim()
+numel(Tensor self) -> int :: _0.numel()
+nelement(Tensor self) -> int :: _0.numel()
+element_size(Tensor self) -> int :: _0.element_size()
+storage_offset(Tensor self) -> int :: _0.storage_offset()
+get_device(Tensor self) -> int :: _0.get_device()
+item(Tensor self) -> Scalar :: _0.item()
+is_contiguous(Tensor self) -> bool :: _0.is_contiguous()
+is_floating_point(Tensor self) -> bool :: _0.is_floating_point()
+is_complex(Tensor self) -> bool :: _0.is_complex()
+is_signed(Tensor self) -> bool :: _0.is_signed()
+is_conj(Tensor self) -> bool :: _0.is_conj()
+is_neg(Tensor self) -> bool :: _0.is_neg()
+is_nonzero(Tensor self) -> bool :: _0.is_nonzero()
+is_inference(Tensor self) -> bool :: _0.is_inference()
+is_pinned(Tensor self) -> bool :: _0.is_pinned()
+is_same_size(Tensor self, Tensor other) -> bool :: _0.is_same_size(_1)
+is_set_to(Tensor self, Tensor tensor) -> bool :: _0.is_set_to(_1)
+is_coalesced(Tensor self) -> bool :: _0.is_coalesced()
+sparse_dim(Tensor self) -> int :: _0.sparse_dim()
+dense_dim(Tensor self) -> int :: _0.dense_dim()
+__contains__(Tensor self, scalar el) -> bool :: _1 in _0
+float(Tensor self) -> Tensor :: _0.float()
+double(Tensor self) -> Tensor :: _0.double()
+half(Tensor self) -> Tensor :: _0.half()
+bfloat16(Tensor self) -> Tensor :: _0.bfloat16()
+int(Tensor self) -> Tensor :: _0.int()
+long(Tensor self) -> Tensor :: _0.long()
+short(Tensor self) -> Tensor :: _0.short()
+char(Tensor self) -> Tensor :: _0.char()
+byte(Tensor self) -> Tensor :: _0.byte()
+bool(Tensor self) -> Tensor :: _0.bool()
+cfloat(Tensor self) -> Tensor :: _0.cfloat()
+cdouble(Tensor self) -> Tensor :: _0.cdouble()
+type_as(Tensor self, Tensor other) -> Tensor :: _0.type_as(_1)
+cpu(Tensor self) -> Tensor :: _0.cpu()
+cuda(Tensor self) -> Tensor :: _0.cuda()
+!detach_(Tensor self) -> Tensor :: _0.detach_()
+!requires_grad_(Tensor self, bool requires_grad=True) -> Tensor :: _0.requires_grad_(_1)
+!resize_(Tensor self, int[] size) -> Tensor :: _0.resize_(_1)
+!set_(Tensor self, Tensor source) -> Tensor :: _0.set_(_1)
+to_dense(Tensor self) -> Tensor :: _0.to_dense()
+to_sparse(Tensor self) -> Tensor :: _0.to_sparse()
+coalesce(Tensor self) -> Tensor :: _0.coalesce()
+indices(Tensor self) -> Tensor :: _0.indices()
+values(Tensor self) -> Tensor :: _0.values()
+dequantize(Tensor self) -> Tensor :: _0.dequantize()
+int_repr(Tensor self) -> Tensor :: _0.int_repr()
+q_scale(Tensor self) -> float :: _0.q_scale()
+q_zero_point(Tensor self) -> int :: _0.q_zero_point()
+backward(Tensor self, Tensor? gradient=None) -> None :: _0.backward(_1)
+pin_memory(Tensor self) -> Tensor :: _0.pin_memory()
+"""
+
+_BOOLEANS = (
+    "requires_grad is_cuda is_cpu is_meta is_sparse is_sparse_csr is_quantized is_mkldnn is_leaf "
+    "is_xpu is_mps is_nested is_ipu is_vulkan"
+)
+
+ATTRIBUTES: dict[str, Type] = {
+    **dict.fromkeys(_BOOLEANS.split(), kinds.BOOL),
+    **dict.fromkeys(("T", "mT", "H", "mH", "data", "real", "imag"), kinds.TENSOR),
+    **dict.fromkeys(("ndim", "itemsize", "nbytes"), kinds.INT),
+    "shape": ListType(kinds.INT),
+    "dtype": kinds.DTYPE,
+    "device": kinds.DEVICE,
+    "layout": kinds.LAYOUT,
+    "grad": optional_of(kinds.TENSOR),
+    "name": optional_of(kinds.STR),
+}

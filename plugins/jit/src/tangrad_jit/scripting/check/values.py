@@ -1,0 +1,148 @@
+"""What names mean beside values: modules, functions, classes, methods, and what loops go over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tangrad_jit.scripting.source.places import Place, ScriptError
+from tangrad_jit.scripting.tree.nodes import Expr, Iteration
+
+__all__ = ["Bound", "Loop", "Many", "PythonObject", "Value", "described"]
+
+
+class Value:
+    """What a name or an expression means that is no value of a type."""
+
+    def as_expr(self, check: Any, place: Place) -> Expr:
+        """Return it as a value.
+
+        Raises:
+            ScriptError: it is none.
+        """
+        raise ScriptError(f"{self} cannot be used as a value", place)
+
+    def attribute(self, check: Any, name: str, place: Place) -> Any:
+        """Return what one of its attributes means.
+
+        Raises:
+            ScriptError: it has none of that name.
+        """
+        raise ScriptError(f"attribute lookup is not defined on {self}", place)
+
+    def call(
+        self, check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
+    ) -> Expr | Value:
+        """Return what a call of it gives.
+
+        Raises:
+            ScriptError: it cannot be called.
+        """
+        raise ScriptError(f"{self} cannot be called", place)
+
+    def item(self, check: Any, index: Any, place: Place) -> Expr | Value:
+        """Return what stands at a place in it.
+
+        Raises:
+            ScriptError: nothing does.
+        """
+        raise ScriptError(f"{self} is not subscriptable", place)
+
+    def members(self, check: Any, place: Place) -> list[Any] | None:
+        """Return what a loop over it goes over where that is unrolled, or None."""
+        return None
+
+
+class PythonObject(Value):
+    """An object of Python that has no value in the language."""
+
+    def __init__(self, obj: Any) -> None:
+        self.obj = obj
+
+    def __str__(self) -> str:
+        return f"python value of type '{type(self.obj).__name__}'"
+
+    def as_expr(self, check: Any, place: Place) -> Expr:
+        """Refuse, with what may be done."""
+        raise ScriptError(
+            f"{self} cannot be used as a value. Perhaps it is a closed over global variable? If "
+            "so, please consider passing it in as an argument or use a local variable instead",
+            place,
+        )
+
+    def attribute(self, check: Any, name: str, place: Place) -> Any:
+        """Return what the object's attribute means."""
+        try:
+            found = getattr(self.obj, name)
+        except (AttributeError, ImportError) as error:
+            raise ScriptError(f"object has no attribute {name}", place) from error
+        return check.meaning(found, place, f"{name}", constant=True)
+
+
+class Bound(Value):
+    """A method of a value, by name."""
+
+    def __init__(self, owner: Expr, name: str) -> None:
+        self.owner, self.name = owner, name
+
+    def __str__(self) -> str:
+        return f"method {self.name}"
+
+    def call(
+        self, check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
+    ) -> Expr | Value:
+        """Call the method."""
+        found: Expr | Value = check.call_method(self.owner, self.name, args, kwargs, place)
+        return found
+
+
+class Loop(Value):
+    """What a loop goes over when it runs."""
+
+    def __init__(self, iteration: Iteration) -> None:
+        self.iteration = iteration
+
+    def __str__(self) -> str:
+        return f"<{self.iteration.kind} iterator>"
+
+    def call(
+        self, check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
+    ) -> Expr | Value:
+        """Refuse: it is no function."""
+        return super().call(check, args, kwargs, place)
+
+
+class Many(Value):
+    """Several meanings in order: over which loops are unrolled."""
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self.items = list(items)
+
+    def __str__(self) -> str:
+        return "a sequence of modules"
+
+    def as_expr(self, check: Any, place: Place) -> Expr:
+        """Return a tuple of the values."""
+        found: Expr = check.make_tuple([check.expr_of(item, place) for item in self.items], place)
+        return found
+
+    def members(self, check: Any, place: Place) -> list[Any]:
+        """Return all of them."""
+        return self.items
+
+    def item(self, check: Any, index: Any, place: Place) -> Any:
+        """Return the one at a constant index, or several."""
+        if isinstance(index, slice):
+            return Many(self.items[index])
+        number = check.constant_of(index, place, int)
+        try:
+            return self.items[number]
+        except IndexError:
+            raise ScriptError(
+                f"index {number} is out of range of {len(self.items)}", place
+            ) from None
+
+
+def described(value: Any) -> str:
+    """Return a meaning as messages name it."""
+    return str(value.type) if isinstance(value, Expr) else str(value)

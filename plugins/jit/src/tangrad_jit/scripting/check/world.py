@@ -1,0 +1,302 @@
+"""What has been scripted: functions, classes and modules, each once."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import inspect
+import types
+from typing import Any
+
+import tangrad
+from tangrad import nn
+from tangrad_jit.scripting.check.classes import ClassUnit, ClassValue, InterfaceUnit
+from tangrad_jit.scripting.check.functions import FunctionValue, Unit
+from tangrad_jit.scripting.check.meanings import (
+    EnumClass,
+    Ignored,
+    NamedTupleClass,
+    is_context,
+    plain_meaning,
+)
+from tangrad_jit.scripting.check.modules import ModuleUnit
+from tangrad_jit.scripting.check.python_names import PythonNames
+from tangrad_jit.scripting.check.values import PythonObject, Value
+from tangrad_jit.scripting.source.finding import parse_class, parse_function
+from tangrad_jit.scripting.source.places import Place, ScriptError
+from tangrad_jit.scripting.tree.nodes import Expr
+from tangrad_jit.scripting.types import kinds
+from tangrad_jit.scripting.types.annotations import (
+    AnnotationError,
+    enum_type,
+    named_tuple_type,
+    type_of_object,
+    type_of_syntax,
+)
+from tangrad_jit.scripting.types.kinds import ClassType, InterfaceType, ModuleType, Type
+
+__all__ = ["World", "modifier_of", "qualified_name"]
+
+# The attribute by which decorators tell what is to become of a function; PyTorch's name.
+_MODIFIER = "_torchscript_modifier"
+
+
+def modifier_of(function: Any) -> str:
+    """Return what a decorator has said of a function: "", "ignore", "unused", "export", ..."""
+    return str(getattr(function, _MODIFIER, ""))
+
+
+def qualified_name(obj: Any) -> str:
+    """Return the name of a function or class in archives."""
+    module = str(getattr(obj, "__module__", "") or "")
+    name = str(getattr(obj, "__qualname__", type(obj).__qualname__)).replace("<locals>.", "")
+    module = "" if module == "__main__" else module.replace("tangrad", "torch", 1)
+    return ".".join(["__torch__", *filter(None, module.split(".")), *name.split(".")])
+
+
+class World:
+    """The functions, classes and modules that are scripted."""
+
+    def __init__(self) -> None:
+        self._functions: dict[Any, Unit] = {}
+        self._classes: dict[Any, Type | None] = {}
+        self._modules: dict[Any, list[ModuleUnit]] = {}
+        self._overloads: dict[str, list[Any]] = {}
+
+    # --- functions
+
+    def unit_of(self, function: Any) -> Unit:
+        """Return the unit of a function of Python.
+
+        Raises:
+            ScriptError: it cannot be scripted.
+        """
+        found = self._functions.get(function)
+        if found is None:
+            found = self._functions[function] = self.make_unit(function)
+        return found
+
+    def make_unit(
+        self,
+        function: Any,
+        owner: Type | None = None,
+        name: str = "",
+        plain: Type = kinds.TENSOR,
+        namespace: Any = None,
+    ) -> Unit:
+        """Return a new unit of a function, as a method where it has an owner."""
+        bare = inspect.unwrap(function)
+        source, node = parse_function(bare)
+        defaults = {
+            p.name: p.default
+            for p in inspect.signature(bare).parameters.values()
+            if p.default is not p.empty
+        }
+        unit = Unit(
+            self,
+            name or bare.__name__,
+            qualified_name(bare),
+            source,
+            node,
+            namespace or PythonNames(bare),
+            defaults,
+            owner,
+            plain,
+        )
+        unit.python_function = bare
+        return unit
+
+    def add_overload(self, function: Any) -> None:
+        """Remember an overload of a function by its qualified name."""
+        self._overloads.setdefault(qualified_name(function), []).append(function)
+
+    # --- meanings
+
+    def meaning(self, check: Any, obj: Any, place: Place, name: str, constant: bool) -> Any:
+        """Return what an object of Python means.
+
+        Raises:
+            ScriptError: it cannot be scripted.
+        """
+        found = plain_meaning(check, obj, place, name, constant)
+        if found is not None:
+            return found
+        scripted = getattr(obj, "script_unit", None)
+        if isinstance(scripted, Unit):
+            return FunctionValue([scripted])
+        if isinstance(obj, type):
+            return self._class_meaning(obj, place)
+        if isinstance(obj, (types.FunctionType, types.MethodType)):
+            return self.function_meaning(obj)
+        traced = getattr(obj, "traced_meaning", None)
+        if traced is not None:
+            return traced(obj)
+        return PythonObject(obj)
+
+    def function_meaning(self, function: Any) -> Value:
+        """Return what a function of Python means: scripted, one of several, or ignored."""
+        inner = getattr(function, "__original_fn", None)
+        if inner is not None:  # what `script_if_tracing` was given
+            return self.function_meaning(inner)
+        if modifier_of(function) in ("ignore", "unused"):
+            return self.ignored(function)
+        several = self._overloads.get(qualified_name(function))
+        if several:
+            return FunctionValue([self._overloaded(one, function) for one in several])
+        return FunctionValue([self.unit_of(function)])
+
+    def _overloaded(self, declared: Any, function: Any) -> Unit:
+        """Return the unit of an overload: its signature, and the function's body."""
+        found = self._functions.get(declared)
+        if found is None:
+            found = self.make_unit(declared)
+            body = self.make_unit(function)
+            found.node.body, found.source = body.node.body, body.source
+            for parameter, other in zip(found.parameters, body.parameters, strict=False):
+                if other.has_default and not parameter.has_default:
+                    parameter.default = other.default
+            self._functions[declared] = found
+        return found
+
+    def ignored(self, function: Any, owner: Type | None = None) -> Ignored:
+        """Return a function that stays Python's; one that is unused raises when it is called."""
+        unit = self.make_unit(function, owner)
+        returned = unit.declared if unit.declared is not None else kinds.TENSOR
+        callee: Any = function
+        if modifier_of(function) == "unused":
+            callee = _refuse_unused(unit.name)
+        return Ignored(callee, unit.name, returned, unit.bind)
+
+    def _class_meaning(self, cls: type, place: Place) -> Value:
+        if issubclass(cls, BaseException):
+            return PythonObject(cls)
+        try:
+            kind = self.class_type(cls)
+        except AnnotationError as error:
+            raise ScriptError(str(error), place) from None
+        if isinstance(kind, kinds.TupleType):
+            return NamedTupleClass(kind)
+        if isinstance(kind, kinds.EnumType):
+            return EnumClass(kind)
+        if isinstance(kind, ClassType):
+            return ClassValue(kind)
+        return PythonObject(cls)
+
+    # --- classes
+
+    def class_type(self, cls: Any) -> Type | None:
+        """Return the type of instances of a class of Python, or None where it is not scripted.
+
+        Raises:
+            ScriptError: it cannot be.
+        """
+        if not isinstance(cls, type):
+            return None
+        if cls not in self._classes:
+            self._classes[cls] = None
+            try:
+                self._classes[cls] = self._type_of_class(cls)
+            except BaseException:
+                del self._classes[cls]
+                raise
+        return self._classes[cls]
+
+    def _type_of_class(self, cls: type) -> Type | None:
+        if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+            names = PythonNames(
+                namespace=vars(inspect.getmodule(cls)) if inspect.getmodule(cls) else {}
+            )
+            return named_tuple_type(
+                cls,
+                qualified_name(cls),
+                lambda a: type_of_object(a, self.class_type, lambda t: self.annotated(t, names)),
+            )
+        if issubclass(cls, enum.Enum):
+            return enum_type(cls, qualified_name(cls))
+        if issubclass(cls, (nn.Module, BaseException, tangrad.Tensor)):
+            return None
+        if is_context(cls) or cls.__module__.split(".")[0] in ("builtins", "typing", "tangrad"):
+            return None
+        return None
+
+    def annotated(self, text: str, names: PythonNames) -> Type:
+        """Return the type of a postponed annotation.
+
+        Raises:
+            AnnotationError: it means none.
+        """
+        try:
+            node = ast.parse(text.strip(), mode="eval").body
+        except SyntaxError:
+            raise AnnotationError(f"Unknown type name '{text}'") from None
+        return type_of_syntax(node, names.annotation, self.class_type)
+
+    def script_class(self, cls: type) -> ClassType:
+        """Script a class, and return the type of its instances.
+
+        Raises:
+            ScriptError: it cannot be scripted.
+        """
+        known = self._classes.get(cls)
+        if isinstance(known, ClassType):
+            return known
+        source, node = parse_class(cls)
+        unit = ClassUnit(self, cls, qualified_name(cls), source, node)
+        self._classes[cls] = unit.type
+        try:
+            unit.check()
+        except BaseException:
+            del self._classes[cls]
+            raise
+        return unit.type
+
+    def script_interface(self, cls: type) -> InterfaceType:
+        """Script an interface, and return its type."""
+        source, node = parse_class(cls)
+        unit = InterfaceUnit(self, cls, qualified_name(cls), source, node)
+        self._classes[cls] = unit.type
+        unit.check()
+        return unit.type
+
+    def entered(self, check: Any, context: Expr, place: Place) -> Type:
+        """Return the type of what a context gives.
+
+        Raises:
+            ScriptError: it is no context.
+        """
+        if context.type == kinds.ANY:
+            return kinds.NONE
+        if isinstance(context.type, ClassType):
+            methods = context.type.unit.methods
+            if "__enter__" in methods and "__exit__" in methods:
+                returned: Type = methods["__enter__"].returned
+                methods["__exit__"].check()
+                return returned
+        raise ScriptError(
+            f"With item expression must return an object: {context.type} has no __enter__ and "
+            "__exit__",
+            place,
+        )
+
+    # --- modules
+
+    def module_type(self, module: nn.Module) -> ModuleType:
+        """Return the type that a module has in common with others of the same attributes.
+
+        Raises:
+            ScriptError: it cannot be scripted.
+        """
+        unit = ModuleUnit(self, module)
+        known = self._modules.setdefault(type(module), [])
+        for other in known:
+            if other.is_same(unit):
+                return other.type
+        known.append(unit)
+        return unit.type
+
+
+def _refuse_unused(name: str) -> Any:
+    def unused(*args: Any) -> Any:
+        raise RuntimeError(f"{name} is decorated with @unused and was called by a scripted program")
+
+    return unused

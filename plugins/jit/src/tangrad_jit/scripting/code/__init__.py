@@ -1,0 +1,1 @@
+"""The typed tree as text: the code of archives, and graphs."""

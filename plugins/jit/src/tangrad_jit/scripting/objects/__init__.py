@@ -1,0 +1,1 @@
+"""What scripting makes: functions and modules that Python calls."""

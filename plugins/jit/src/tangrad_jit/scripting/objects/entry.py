@@ -1,0 +1,128 @@
+"""The way from Python into scripted code: arguments are checked and converted, errors are told."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import tangrad
+from tangrad_jit.scripting.check.functions import Parameter, Unit
+from tangrad_jit.scripting.objects.run_errors import raise_told
+from tangrad_jit.scripting.program.emit import program_of
+from tangrad_jit.scripting.program.values import Unfitting, fitted, text_of
+from tangrad_jit.scripting.types import kinds
+
+__all__ = ["Entry"]
+
+_LOW, _HIGH = -(1 << 63), (1 << 63) - 1
+
+
+class Entry:
+    """A scripted function or method as Python calls it.
+
+    Args:
+        unit: the function.
+        is_method: whether its first argument is whose method it is, which nobody checks.
+    """
+
+    def __init__(self, unit: Unit, is_method: bool = False) -> None:
+        self.unit, self.is_method = unit, is_method
+        self._enter = self._made()
+
+    def _made(self) -> Any:
+        """Return a function that checks arguments by inlined tests and calls the program."""
+        unit = self.unit
+        namespace: dict[str, Any] = {
+            "_program": program_of(unit),
+            "_fit": self._fit,
+            "_told": raise_told,
+            "_Tensor": tangrad.Tensor,
+        }
+        names, checks = [], []
+        star = False
+        for k, parameter in enumerate(unit.parameters):
+            text = f"_a{k}" if self.is_method and k == 0 else parameter.name
+            if parameter.has_default:
+                namespace[f"_d{k}"] = parameter.default
+                text += f"=_d{k}"
+            if parameter.keyword_only and not star:
+                names.append("*")
+                star = True
+            names.append(text)
+            if not (self.is_method and k == 0):
+                checks.append(_check(k, parameter))
+        passed = ", ".join(
+            f"_a{k}" if self.is_method and k == 0 else p.name for k, p in enumerate(unit.parameters)
+        )
+        text = (
+            f"def enter({', '.join(names)}):\n"
+            + "".join(f"    {check}\n" for check in checks)
+            + f"    try:\n        return _program({passed})\n"
+            + "    except Exception as error:\n        _told(error)\n"
+        )
+        exec(compile(ast.parse(text), "<script>", "exec"), namespace)
+        return namespace["enter"]
+
+    def _fit(self, k: int, value: Any) -> Any:
+        """Return an argument as its parameter takes it.
+
+        Raises:
+            RuntimeError: it is of another type.
+        """
+        parameter = self.unit.parameters[k]
+        try:
+            return fitted(value, parameter.type)
+        except Unfitting:
+            raise RuntimeError(
+                f"{self.unit.name}() Expected a value of type '{parameter.type}' for argument "
+                f"'{parameter.name}' but instead found type '{type(value).__name__}'.\n"
+                f"Position: {k}\nValue: {text_of(value)}\nDeclaration: {self.unit.declaration()}"
+            ) from None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function.
+
+        Raises:
+            RuntimeError: the arguments do not fit, or something that it calls fails.
+            Error: it raises an exception.
+        """
+        try:
+            return self._enter(*args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            raise RuntimeError(self._refusal(args, kwargs)) from None
+
+    def _refusal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        name, declared = self.unit.name, self.unit.declaration()
+        known = [p.name for p in self.unit.parameters]
+        for key in kwargs:
+            if key not in known:
+                return f"{name}() got unexpected keyword argument '{key}'. Declaration: {declared}"
+        places = sum(not p.keyword_only for p in self.unit.parameters)
+        if len(args) > places:
+            return (
+                f"{name}() expected at most {places} argument(s) but received {len(args)} "
+                f"argument(s). Declaration: {declared}"
+            )
+        for k, parameter in enumerate(self.unit.parameters):
+            given = k < len(args) or parameter.name in kwargs
+            if not given and not parameter.has_default:
+                return (
+                    f"{name}() is missing value for argument '{parameter.name}'. Declaration: "
+                    f"{declared}"
+                )
+        return f"{name}() got an argument twice. Declaration: {declared}"
+
+
+def _check(k: int, parameter: Parameter) -> str:
+    name = parameter.name
+    if parameter.type == kinds.TENSOR:
+        return f"if not isinstance({name}, _Tensor): {name} = _fit({k}, {name})"
+    if parameter.type == kinds.INT:
+        wide = f"{_LOW} <= {name} <= {_HIGH}"
+        return f"if type({name}) is not int or not {wide}: {name} = _fit({k}, {name})"
+    plain = {kinds.FLOAT: "float", kinds.BOOL: "bool", kinds.STR: "str"}.get(parameter.type)
+    if plain is not None:
+        return f"if type({name}) is not {plain}: {name} = _fit({k}, {name})"
+    return f"{name} = _fit({k}, {name})"

@@ -1,0 +1,338 @@
+"""Scripted modules."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import types
+from typing import Any
+
+import tangrad
+from tangrad import nn
+from tangrad_jit.scripting.check.functions import Unit
+from tangrad_jit.scripting.check.modules import ModuleUnit
+from tangrad_jit.scripting.objects.entry import Entry
+from tangrad_jit.scripting.program.values import Unfitting, fitted
+from tangrad_jit.tracing.traced_module import ScriptModule
+
+__all__ = ["ScriptMethod", "ScriptedModule", "entry_of", "scripted_module"]
+
+_REGISTRIES = frozenset(vars(nn.Module()))
+
+
+def entry_of(unit: Unit) -> Entry:
+    """Return the way into a method, which all modules of its type share."""
+    found: Entry | None = getattr(unit, "entry", None)
+    if found is None:
+        found = unit.entry = Entry(unit, is_method=True)  # type: ignore[attr-defined]
+    return found
+
+
+class ScriptMethod:
+    """A method of a scripted module."""
+
+    def __init__(self, owner: Any, unit: Unit) -> None:
+        self.owner, self.script_unit = owner, unit
+        self.__name__ = self.name = unit.name
+        self._entry = entry_of(unit)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the method."""
+        return self._entry(self.owner, *args, **kwargs)
+
+    @property
+    def schema(self) -> str:
+        """The signature."""
+        return self.script_unit.declaration()
+
+    @property
+    def graph(self) -> Any:
+        """The method as a graph with control flow."""
+        from tangrad_jit.scripting.code.lowering import graph_of
+
+        return graph_of(self.script_unit)
+
+    @property
+    def inlined_graph(self) -> Any:
+        """The graph with what it calls in the place of calls."""
+        from tangrad_jit.scripting.code.lowering import graph_of
+
+        return graph_of(self.script_unit, inline=True)
+
+    @property
+    def code(self) -> str:
+        """The method as archives hold it."""
+        from tangrad_jit.scripting.code.printer import text_of_unit
+
+        return text_of_unit(self.script_unit)
+
+
+class ScriptedModule(ScriptModule):
+    """A module that has been scripted: parameters are the original's, methods are compiled.
+
+    Args:
+        unit: what it has in common with modules of its type.
+    """
+
+    script_unit: ModuleUnit
+
+    def __init__(self, unit: ModuleUnit) -> None:
+        super().__init__()
+        object.__setattr__(self, "script_unit", unit)
+        object.__setattr__(self, "original_name", unit.cls.__name__)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward`, or the modules of a sequence in turn.
+
+        Raises:
+            NotImplementedError: the module has none.
+        """
+        unit = self.script_unit.method("forward") if not self.script_unit.is_container else None
+        if isinstance(unit, Unit):
+            return entry_of(unit)(self, *args, **kwargs)
+        if issubclass(self.script_unit.cls, nn.Sequential):
+            value = args[0]
+            for child in self._modules.values():
+                value = child(value)  # type: ignore[misc]
+            return value
+        raise NotImplementedError(f"{self.original_name} has no forward")
+
+    def __getattr__(self, name: str) -> Any:
+        unit = self.__dict__.get("script_unit")
+        if unit is not None:
+            method = unit.methods.get(name)
+            if isinstance(method, Unit):
+                raw = inspect.getattr_static(unit.cls, name, None)
+                if isinstance(raw, property):
+                    return entry_of(method)(self)
+                return ScriptMethod(self, method)
+            registries = (self._parameters, self._buffers, self._modules)
+            if not any(name in registry for registry in registries):
+                return self._of_class(name)
+        return super().__getattr__(name)
+
+    def _of_class(self, name: str) -> Any:
+        """Return what the original's class has under a name, bound to this module."""
+        found = inspect.getattr_static(self.script_unit.cls, name, None)
+        if isinstance(found, types.FunctionType):
+            return types.MethodType(found, self)
+        if isinstance(found, property) and found.fget is not None:
+            return found.fget(self)
+        if isinstance(found, (staticmethod, classmethod)):
+            return found.__get__(None, self.script_unit.cls)
+        if found is None:
+            return super().__getattr__(name)
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        unit = self.__dict__.get("script_unit")
+        known = None if unit is None else unit.attributes.get(name)
+        if known is not None and not isinstance(value, (tangrad.Tensor, nn.Module)):
+            try:
+                value = fitted(value, known)
+            except Unfitting:
+                raise RuntimeError(
+                    f"the attribute '{name}' of a scripted {unit.cls.__name__} has type {known}: "
+                    f"it cannot be set to a {type(value).__name__}"
+                ) from None
+        elif unit is not None and name in unit.constants:
+            raise RuntimeError(f"'{name}' is a constant of a scripted module and cannot be set")
+        super().__setattr__(name, value)
+
+    def __len__(self) -> int:
+        if self.script_unit.is_container:
+            return len(self._modules)
+        return int(self._special("__len__")())
+
+    def __iter__(self) -> Any:
+        if self.script_unit.is_container:
+            return iter(self._modules if self.script_unit.is_keyed else self._modules.values())
+        return self._special("__iter__")()
+
+    def __getitem__(self, key: Any) -> Any:
+        if self.script_unit.is_keyed:
+            return self._modules[key]
+        if self.script_unit.is_container:
+            return list(self._modules.values())[key]
+        return self._special("__getitem__")(key)
+
+    def __contains__(self, key: Any) -> bool:
+        if self.script_unit.is_container:
+            return key in (self._modules if self.script_unit.is_keyed else self._modules.values())
+        return bool(self._special("__contains__")(key))
+
+    def keys(self) -> Any:
+        """Return the names of a dict of modules."""
+        return self._modules.keys()
+
+    def values(self) -> Any:
+        """Return the modules of a dict."""
+        return self._modules.values()
+
+    def items(self) -> Any:
+        """Return names and modules of a dict."""
+        return self._modules.items()
+
+    def _special(self, name: str) -> Any:
+        found = inspect.getattr_static(self.script_unit.cls, name, None)
+        if found is None:
+            raise TypeError(f"a scripted {self.original_name} has no {name}")
+        return types.MethodType(found, self)
+
+    def __bool__(self) -> bool:
+        return True
+
+    # --- as text and file
+
+    def _forward(self) -> Unit:
+        unit = self.script_unit.method("forward")
+        if not isinstance(unit, Unit):
+            raise AttributeError(f"{self.original_name} has no scripted forward")
+        return unit
+
+    @property
+    def graph(self) -> Any:
+        """`forward` as a graph with control flow."""
+        from tangrad_jit.scripting.code.lowering import graph_of
+
+        return graph_of(self._forward())
+
+    @property
+    def inlined_graph(self) -> Any:
+        """The graph with what it calls in the place of calls."""
+        from tangrad_jit.scripting.code.lowering import graph_of
+
+        return graph_of(self._forward(), inline=True)
+
+    def graph_for(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the graph that runs for arguments: there is one."""
+        return self.inlined_graph
+
+    @property
+    def code(self) -> str:
+        """`forward` as archives hold it."""
+        from tangrad_jit.scripting.code.printer import text_of_unit
+
+        return text_of_unit(self._forward())
+
+    def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+        """Write the module to an archive that PyTorch reads, too; see `jit.save`."""
+        from tangrad_jit.scripting.archive.writing import write_module
+
+        write_module(self, f, _extra_files)
+
+    def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
+        """Return the archive that `save` writes."""
+        import io
+
+        file = io.BytesIO()
+        self.save(file, _extra_files)
+        return file.getvalue()
+
+    def __copy__(self) -> ScriptedModule:
+        return _copied(self, {}, lambda value: value)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ScriptedModule:
+        return _copied(self, memo, lambda value: copy.deepcopy(value, memo))
+
+    def copy(self) -> ScriptedModule:
+        """Return a module of the same parameters and attributes."""
+        return self.__copy__()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise pickle.PickleError(
+            "ScriptModules cannot be pickled; save them by jit.save, or their state_dict"
+        )
+
+    def _get_name(self) -> str:
+        return f"RecursiveScriptModule(original_name={self.original_name})"
+
+    def extra_repr(self) -> str:
+        """Show the class that was scripted."""
+        return f"original_name={self.original_name}"
+
+
+def _copied(module: Any, memo: dict[int, Any], value_of: Any) -> Any:
+    made = ScriptedModule(module.script_unit)
+    memo[id(module)] = made
+    for name, value in vars(module).items():
+        if name in ("script_unit", "original_name"):
+            continue
+        if name in ("_parameters", "_buffers"):
+            made.__dict__[name] = {k: value_of(t) for k, t in value.items()}
+        elif name == "_modules":
+            made.__dict__[name] = {
+                k: memo.get(id(m))
+                or (copy.copy(m) if m is not None and value_of(0) is None else value_of(m))
+                for k, m in value.items()
+            }
+        elif name in _REGISTRIES:
+            made.__dict__[name] = copy.copy(value)
+        else:
+            made.__dict__[name] = value_of(value)
+    return made
+
+
+def scripted_module(world: Any, module: nn.Module, memo: dict[int, Any] | None = None) -> Any:
+    """Return a module with scripted methods, and the same parameters.
+
+    Args:
+        world: what is scripted.
+        module: the original.
+        memo: id of an original -> what it has become.
+
+    Raises:
+        ScriptError: it cannot be scripted.
+    """
+    memo = {} if memo is None else memo
+    if id(module) in memo:
+        return memo[id(module)]
+    if isinstance(module, ScriptModule):
+        return module
+    unit: ModuleUnit = world.module_type(module).unit
+    if unit.is_library and not unit.is_container:
+        memo[id(module)] = made = _library_copy(module)
+        return made
+    scripted = ScriptedModule(unit)
+    memo[id(module)] = scripted
+    state = vars(scripted)
+    state["_parameters"] = dict(module._parameters)
+    state["_buffers"] = dict(module._buffers)
+    state["_non_persistent_buffers_set"] = set(module._non_persistent_buffers_set)
+    state["_modules"] = {
+        name: None if child is None else scripted_module(world, child, memo)
+        for name, child in module._modules.items()
+    }
+    for name, value in vars(module).items():
+        if name in _REGISTRIES:
+            continue
+        known = unit.attributes.get(name)
+        if known is not None:
+            value = _attribute(module, name, value, known)
+        state[name] = value
+    state["training"] = module.training
+    return scripted
+
+
+def _attribute(module: nn.Module, name: str, value: Any, known: Any) -> Any:
+    try:
+        return fitted(value, known)
+    except Unfitting:
+        raise RuntimeError(
+            f"(While checking the attribute '{name}' of {type(module).__name__}) Expected a value "
+            f"of type '{known}', but it is a {type(value).__name__}"
+        ) from None
+
+
+def _library_copy(module: nn.Module) -> nn.Module:
+    """Return a module of the library with the same tensors and flags of its own."""
+    made = type(module).__new__(type(module))
+    made.__dict__.update(module.__dict__)
+    for name in ("_parameters", "_buffers"):
+        made.__dict__[name] = dict(module.__dict__[name])
+    made.__dict__["_modules"] = {
+        name: None if child is None else _library_copy(child)
+        for name, child in module._modules.items()
+    }
+    return made

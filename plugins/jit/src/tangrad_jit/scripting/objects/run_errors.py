@@ -1,0 +1,71 @@
+"""Errors of scripted code that runs, told by the lines of the program."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import NoReturn
+
+from tangrad_jit.scripting.program.emit import MARK
+from tangrad_jit.scripting.program.values import Raised
+from tangrad_jit.scripting.source.places import Place
+from tangrad_jit.tracing.annotations import Error
+
+__all__ = ["raise_told"]
+
+_HEAD = (
+    "The following operation failed in the TorchScript interpreter.\n"
+    "Traceback of TorchScript (most recent call last):\n"
+)
+
+
+def raise_told(error: Exception) -> NoReturn:
+    """Raise an error of scripted code anew, with the traceback of the script.
+
+    Raises:
+        Error: the script has raised it.
+        RuntimeError: what it called has.
+    """
+    if getattr(error, "is_told", False):
+        raise error
+    shown = "".join(
+        place.heading(function=True) + place.highlighted() for place in _places(error.__traceback__)
+    )
+    made: Exception
+    if isinstance(error, Raised):
+        last = f"{error.name or 'RuntimeError'}: {error.message}"
+        made = Error(_HEAD + shown + last + "\n")
+    else:
+        made = RuntimeError(_HEAD + shown + f"RuntimeError: {_message(error)}\n")
+    made.is_told = True  # type: ignore[attr-defined]
+    raise made from (None if isinstance(error, Raised) else error)
+
+
+def _places(traceback: TracebackType | None) -> list[Place]:
+    found = []
+    while traceback is not None:
+        unit = traceback.tb_frame.f_globals.get(MARK)
+        if unit is not None and traceback.tb_frame.f_code.co_name == unit.node.name:
+            positions = list(traceback.tb_frame.f_code.co_positions())
+            line, last_line, column, last_column = positions[traceback.tb_lasti // 2]
+            first = unit.source.first
+            line = line or traceback.tb_lineno
+            found.append(
+                Place(
+                    unit.source,
+                    line - first,
+                    column or 0,
+                    (last_line or line) - first,
+                    last_column or 0,
+                    unit.name,
+                )
+            )
+        traceback = traceback.tb_next
+    return found
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, KeyError) and error.args:
+        return f"KeyError: {error.args[0]}"
+    if isinstance(error, ZeroDivisionError) and not str(error).startswith("ZeroDivisionError"):
+        return "division by 0"
+    return str(error)

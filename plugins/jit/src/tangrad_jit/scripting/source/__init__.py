@@ -1,0 +1,1 @@
+"""Where programs come from: sources, places in them, and errors that show these."""

@@ -1,0 +1,95 @@
+"""Find the source of a function or class, and parse it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from typing import Any
+
+from tangrad_jit.scripting.source.places import FrontendError, ScriptError, Source
+
+__all__ = ["LARGEST_SOURCE", "parse_class", "parse_function", "parse_text"]
+
+LARGEST_SOURCE = 1 << 24
+_DEEPEST = 200
+
+
+def parse_function(function: Any) -> tuple[Source, ast.FunctionDef]:
+    """Return the source and the syntax of a Python function.
+
+    Raises:
+        ScriptError: there is no source, or it is no single function.
+    """
+    source, tree = _parsed(function)
+    found = tree.body[0] if len(tree.body) == 1 else None
+    if not isinstance(found, ast.FunctionDef):
+        raise ScriptError(
+            f"Expected a single top-level function: the source of {_named(function)} is "
+            f"{'a lambda or an expression' if found is not None else 'several statements'}; write "
+            "it with def, on lines of its own"
+        )
+    return source, found
+
+
+def parse_class(cls: type) -> tuple[Source, ast.ClassDef]:
+    """Return the source and the syntax of a Python class.
+
+    Raises:
+        ScriptError: there is no source.
+    """
+    source, tree = _parsed(cls)
+    found = tree.body[0] if tree.body else None
+    if not isinstance(found, ast.ClassDef):
+        raise ScriptError(f"Expected a class as the source of {_named(cls)}")
+    return source, found
+
+
+def _named(obj: Any) -> str:
+    return str(getattr(obj, "__qualname__", None) or obj)
+
+
+def _parsed(obj: Any) -> tuple[Source, ast.Module]:
+    try:
+        lines, first = inspect.getsourcelines(obj)
+        file = inspect.getsourcefile(obj) or "<unknown>"
+    except (OSError, TypeError) as error:
+        raise OSError(
+            f"Can't get source for {obj}. TorchScript requires source access in order to carry "
+            "out compilation, make sure original .py files are available: a function that was "
+            "typed at a prompt, or made by exec, has none"
+        ) from error
+    text = "".join(lines)
+    dedented = textwrap.dedent(text)
+    shown = [line.rstrip("\n") for line in lines]
+    start = next((k for k, line in enumerate(shown) if line.strip()), 0)
+    source = Source(file, first, shown, len(shown[start]) - len(shown[start].lstrip()))
+    return source, parse_text(dedented, source)
+
+
+def parse_text(text: str, source: Source) -> ast.Module:
+    """Parse a text whose size and nesting are bounded.
+
+    Raises:
+        ScriptError: it is larger or deeper than any program, or no Python.
+    """
+    if len(text) > LARGEST_SOURCE:
+        raise ScriptError(f"the source in {source.file} is larger than any program")
+    _check_depth(text, source)
+    try:
+        return ast.parse(text, type_comments=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise FrontendError(f"the source in {source.file} cannot be parsed: {error}") from None
+
+
+def _check_depth(text: str, source: Source) -> None:
+    """Refuse brackets so deep that the parser would run out of its stack."""
+    depth = deepest = 0
+    for character in text:
+        if character in "([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in ")]}":
+            depth -= 1
+    if deepest > _DEEPEST:
+        raise ScriptError(f"the source in {source.file} is nested more than {_DEEPEST} deep")

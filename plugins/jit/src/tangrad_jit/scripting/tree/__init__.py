@@ -1,0 +1,1 @@
+"""The typed tree: expressions and statements after checking."""

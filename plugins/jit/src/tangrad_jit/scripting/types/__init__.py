@@ -1,0 +1,1 @@
+"""What values of the script language are: types, and how annotations name them."""
