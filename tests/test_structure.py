@@ -53,6 +53,7 @@ NAMED = re.compile(
 )
 
 LONGEST_FILE = 800
+LARGEST_CORE = 78_000  # lines of source
 MODULES_OF_AN_IMPORT = 80
 LARGEST_INSTALL = 4_300_000
 HEAVY = {"numpy", "stevedore", "pluggy", "inspect", "dataclasses", "importlib.metadata"}
@@ -298,6 +299,19 @@ def test_the_first_op_loads_nothing_that_it_does_not_need() -> None:
     loaded = modules_after("import tangrad; x = tangrad.ones(4, device='cpu'); x + x")
     loaded -= modules_after("pass")
     assert not NOT_FOR_AN_OP & loaded
+
+
+def test_the_core_is_few_lines_of_source() -> None:
+    suffixes = {".py", ".pyx", ".pxi", ".pxd", ".h", ".c"}
+    sources = (path for path in CORE.rglob("*") if path.suffix in suffixes)
+    written = [
+        path
+        for path in sources
+        if path.name != "_index.py"
+        and not (path.suffix == ".c" and path.with_suffix(".pyx").exists())
+    ]
+    lines = sum(len(path.read_text("utf-8").splitlines()) for path in written)
+    assert 0 < lines <= LARGEST_CORE
 
 
 def test_the_installed_core_is_small() -> None:

@@ -8,20 +8,7 @@ from typing import Any
 from tangrad.discovery.namespaces import attribute_of
 
 _of_plugins = attribute_of(__name__)
-_SUBMODULES = (
-    "_pytree",
-    "_python_dispatch",
-    "backcompat",
-    "benchmark",
-    "checkpoint",
-    "collect_env",
-    "cpp_extension",
-    "deterministic",
-    "dlpack",
-    "gradients",
-    "hooks",
-    "weak",
-)
+_SUBMODULES = ("_pytree", "_python_dispatch", "checkpoint", "deterministic", "gradients", "hooks")
 
 
 def _set_module(obj: Any, mod: str) -> None:

@@ -15,8 +15,6 @@ def get_pretty_env_info() -> str:
     """Return versions, the machine and the threads as text; nothing is run to find them."""
     import numpy
 
-    from tangrad.devices.threads import get_num_threads
-
     found = {
         "tangrad version": tangrad.__version__,
         "Python version": sys.version.replace("\n", " "),
@@ -24,7 +22,7 @@ def get_pretty_env_info() -> str:
         "NumPy version": numpy.__version__,
         "libc version": "-".join(platform.libc_ver()),
         "CPU": f"{platform.processor() or platform.machine()}, {os.cpu_count()} processors",
-        "Number of threads": str(get_num_threads()),
+        "Number of threads": str(tangrad.get_num_threads()),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "not set"),
         "CUDA available": str(tangrad.cuda.is_available()),
     }
