@@ -77,7 +77,7 @@ tell(found)
 
 STEP = """
 sys.path.insert(0, sys.argv[2])
-import networks
+from workloads import networks
 t.manual_seed(0)
 net = networks.gpt(t)
 tokens = t.randint(0, networks.VOCABULARY, (8, 129))
@@ -137,7 +137,7 @@ tell(found)
 
 STATES = """
 sys.path.insert(0, sys.argv[2])
-import networks
+from workloads import networks
 from tangrad.distributed.optim import ZeroRedundancyOptimizer
 net = networks.gpt(t)
 whole = t.optim.Adam(net.parameters())
@@ -155,7 +155,7 @@ tell({"shares": shares})
 
 OVERLAP = """
 sys.path.insert(0, sys.argv[2])
-import networks
+from workloads import networks
 from tangrad.profiler import profile
 from tangrad_profiler.page import advice_of
 net = DDP(networks.gpt(t), bucket_cap_mb=0.5)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-import networks
+from workloads import networks
 
 MIB = 2**20
 SMALL, SMALL_SEGMENT = MIB, 2 * MIB

@@ -12,8 +12,7 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
-import networks
-import training
+from workloads import networks, training
 
 import tangrad
 from tangrad import nn

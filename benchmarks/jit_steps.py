@@ -21,13 +21,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import networks
 import numpy
-import training
 from measure import frameworks
 from paired import CLOCKS, Pace, Program, Samples, measure_programs
 from supervise import environment
-from workload import integers, normal
+from workloads import networks, training
+from workloads.workload import integers, normal
 
 Step = Callable[[], Any]
 FORMS = ("torch", "eager", "default", "fullgraph", "inductor", "jax")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-from workload import Cost
+from workloads.workload import Cost
 
 SOURCE = Path(__file__).with_name("limits.c")
 FLAGS = ("-O3", "-march=native", "-mprefer-vector-width=512", "-ffast-math", "-shared", "-fPIC")

@@ -18,9 +18,9 @@ from typing import Any
 
 import limits
 import numpy
-import registry
 from paired import CLOCKS, OURS, Figure, Pace, Program, alternate, collected, timer
-from workload import Workload
+from workloads import registry
+from workloads.workload import Workload
 
 COMPARED = 1 << 16
 PREPARATION = 12.0

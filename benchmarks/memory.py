@@ -12,9 +12,9 @@ import time
 import warnings
 from pathlib import Path
 
-import registry
 from paired import OURS, Figure
 from supervise import environment
+from workloads import registry
 
 STEPS = 5
 SECONDS = 10.0

@@ -20,11 +20,11 @@ from pathlib import Path
 import allocator
 import import_time
 import memory
-import registry
 from limits import Limits, machine, vendor
 from paired import CLOCKS, QUICK, Figure, Pace, as_data, from_data
 from report import draw, head, line, summary
 from supervise import measured
+from workloads import registry
 
 HERE = Path(__file__).resolve().parent
 MEAN_GOAL = {"AMD": 0.4, "Intel": 0.5}

@@ -13,12 +13,12 @@ from types import SimpleNamespace
 import measure
 import numpy
 import pytest
-import registry
 import report
 import supervise
 from limits import Limits
 from paired import QUICK, Figure, Pace
-from workload import Cost, Workload, inputs
+from workloads import registry
+from workloads.workload import Cost, Workload, inputs
 
 import tangrad
 

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import convolution
-import data
-import inference
-import matmul
-import overhead
-import pointwise
-import quantized
-import training
-from workload import Workload
+from workloads import convolution, data, inference, matmul, overhead, pointwise, quantized, training
+from workloads.workload import Workload
 
 GROUPS = {
     "overhead": overhead.WORKLOADS,

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy
-from workload import Cost, Prepare, Workload, inputs, integers
+
+from workloads.workload import Cost, Prepare, Workload, inputs, integers
 
 MEGABYTE = 2**20
 ROWS, SAMPLES, BATCH = 10_000, 2_000, 32

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import networks
-from workload import Cost, Prepare, Workload, fill, inputs, integers, normal
+from workloads import networks
+from workloads.workload import Cost, Prepare, Workload, fill, inputs, integers, normal
 
 DIGITS = (64, 64)
 PICTURES = (64, 1, 28, 28)

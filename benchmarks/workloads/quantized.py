@@ -10,10 +10,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import inference
 import numpy
-import onnx_models
-from workload import Cost, Prepare, Workload, fill, normal, threads
+
+from workloads import inference, onnx_models
+from workloads.workload import Cost, Prepare, Workload, fill, normal, threads
 
 # name: channels in and out, kernel, stride, padding, groups, size of the picture
 CONVOLUTIONS = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workload import Cost, Prepare, Workload, inputs, integers
+from workloads.workload import Cost, Prepare, Workload, inputs, integers
 
 LARGE, MEDIUM, SMALL = 1 << 24, 1 << 20, 1 << 16
 SIZES = {"16M": LARGE, "1M": MEDIUM, "64k": SMALL}

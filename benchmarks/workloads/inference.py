@@ -8,9 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import networks
 import numpy
-from workload import Cost, Prepare, Workload, fill, inputs, integers, normal, threads
+
+from workloads import networks
+from workloads.workload import Cost, Prepare, Workload, fill, inputs, integers, normal, threads
 
 STACK = (1024, 4096, 1024, 4096, 1024)
 DIGITS = (784, 256, 10)

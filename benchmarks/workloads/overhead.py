@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import networks
 import numpy
-from workload import Prepare, Workload, fill, inputs
+
+from workloads import networks
+from workloads.workload import Prepare, Workload, fill, inputs
 
 FOUR = (4,)
 SQUARE = (4, 4)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from workload import Cost, Prepare, Workload, inputs
+from workloads.workload import Cost, Prepare, Workload, inputs
 
 FLOAT = 4
 PICTURES = 8

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from workload import Prepare, fill, normal, threads
+from workloads.workload import Prepare, fill, normal, threads
 
 
 def exported(build: Callable[[Any], Any], x: Any, path: Path) -> None:

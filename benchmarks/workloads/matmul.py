@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workload import Cost, Prepare, Workload, inputs
+from workloads.workload import Cost, Prepare, Workload, inputs
 
 FLOAT = 4
 SQUARES = {  # size: goals on AMD and Intel
