@@ -8,7 +8,7 @@ from quantized_pairs import data, models, same
 import tangrad
 from tangrad import nn
 from tangrad.ao import quantization as q
-from tangrad_quantization.equalization import cross_layer_equalization, equalize_found
+from tangrad_quantization.automatic.equalization import cross_layer_equalization, equalize_found
 from tangrad_quantization.islands import Island
 
 

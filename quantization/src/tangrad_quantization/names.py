@@ -24,7 +24,7 @@ from tangrad_quantization.stubs import *  # noqa: F403
 
 if TYPE_CHECKING:
     from tangrad_quantization.automatic import auto as auto
-    from tangrad_quantization.equalization import equalize as equalize
+    from tangrad_quantization.automatic.equalization import equalize as equalize
     from tangrad_quantization.groups import quantize_per_group as quantize_per_group
     from tangrad_quantization.weights_only import quantize_ as quantize_
 
@@ -33,7 +33,7 @@ ObserverOrFakeQuantize = Union[ObserverBase, FakeQuantizeBase]  # noqa: UP007 (f
 # Loaded on first use of their own: what few programs need.
 _LAZY = {
     "auto": "automatic",
-    "equalize": "equalization",
+    "equalize": "automatic.equalization",
     "quantize_": "weights_only",
     "quantize_per_group": "groups",
 }

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tangrad_quantization import pictures
+from tangrad_quantization.automatic import pictures
 
 _LEGEND = (
     "Drop is the loss of score if this layer alone is quantized; more decibels are less error. "

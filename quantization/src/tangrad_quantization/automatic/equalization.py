@@ -14,7 +14,12 @@ from typing import Any
 
 import tangrad
 from tangrad import nn
-from tangrad_quantization.calibration import call, layers_in_order, outputs_agree, tensors_of
+from tangrad_quantization.automatic.calibration import (
+    call,
+    layers_in_order,
+    outputs_agree,
+    tensors_of,
+)
 
 __all__ = ["cross_layer_equalization", "equalize", "equalize_found"]
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import tangrad
-from tangrad_quantization import calibration as calibrating
-from tangrad_quantization.equalization import equalize_found
+from tangrad_quantization.automatic import calibration as calibrating
+from tangrad_quantization.automatic.equalization import equalize_found
+from tangrad_quantization.automatic.report import LayerReport, Report
 from tangrad_quantization.islands import LinearIsland, quantized_layer
 from tangrad_quantization.quantize import _refuse_quantized
-from tangrad_quantization.report import LayerReport, Report
 
 __all__ = ["Automatic", "QuantizationRefused", "auto"]
 
