@@ -105,7 +105,7 @@ tell({"first": 0})
 # What is told and checked in each collective, by itself: `meetings` times for those of many pieces.
 ALWAYS_ON = """
 import timeit
-from tangrad_distributed.recorder import Recorder
+from tangrad_distributed.watching.recorder import Recorder
 group = dist.group.WORLD
 engine, recorder = group.engine, Recorder("by itself", 0)
 

@@ -202,7 +202,8 @@ def test_a_rank_that_is_late_in_a_smaller_group_is_told_with_its_stack_too(launc
     # Ranks of a process of their own tell it by the store; rank 2 is 1 in this group.
     body = """
 import warnings
-from tangrad_distributed import engine, stacks
+from tangrad_distributed import engine
+from tangrad_distributed.watching import stacks
 engine.LATE, stacks.PATIENCE = 0.0, 100.0
 store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
 

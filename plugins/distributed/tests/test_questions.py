@@ -105,7 +105,7 @@ def test_a_debug_level_is_set_by_hand_and_by_the_environment(monkeypatch):
 
 
 def test_a_breakpoint_stops_one_rank_while_the_others_wait(monkeypatch):
-    from tangrad_distributed import debugging
+    from tangrad_distributed.watching import debugging
 
     stopped = []
 

@@ -13,7 +13,7 @@ import pytest
 import tangrad.distributed as dist
 from tangrad_distributed import ray
 from tangrad_distributed.engines.mpi import mpiexec
-from tangrad_distributed.store import follower_key
+from tangrad_distributed.stores.store import follower_key
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "ddp_digits.py"
 INSTALLED = importlib.util.find_spec("ray") is not None

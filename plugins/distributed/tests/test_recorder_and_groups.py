@@ -14,7 +14,7 @@ import tangrad
 import tangrad.distributed as dist
 from tangrad_distributed.engines.mpi import mpiexec
 from tangrad_distributed.engines.threads import Threads
-from tangrad_distributed.recorder import KEPT, Recorder
+from tangrad_distributed.watching.recorder import KEPT, Recorder
 
 MPIEXEC = mpiexec()
 MPI_INSTALLED = importlib.util.find_spec("mpi4py")

@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 
 import tangrad.distributed as dist
-from tangrad_distributed import frames, tcp_store
+from tangrad_distributed.stores import frames, tcp_store
 
 
 @pytest.fixture(params=["hash", "file", "tcp", "prefix"])
@@ -125,7 +125,7 @@ def test_what_a_store_was_asked_before_it_closes_is_answered(monkeypatch):
 EXITS = """
 import threading, time
 import tangrad.distributed as dist
-from tangrad_distributed import tcp_store
+from tangrad_distributed.stores import tcp_store
 
 store, written = dist.TCPStore("localhost", 0, is_master=True), threading.Event()
 

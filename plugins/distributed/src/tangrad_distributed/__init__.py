@@ -42,13 +42,6 @@ from tangrad_distributed.collectives import (
     supports_complex,
 )
 from tangrad_distributed.constants import default_pg_timeout
-from tangrad_distributed.debugging import (
-    DebugLevel,
-    breakpoint,
-    get_debug_level,
-    set_debug_level,
-    set_debug_level_from_env,
-)
 from tangrad_distributed.device_mesh import DeviceMesh, init_device_mesh
 from tangrad_distributed.engine import Engine
 from tangrad_distributed.errors import (
@@ -86,8 +79,15 @@ from tangrad_distributed.reductions import (
     reduce_op,
 )
 from tangrad_distributed.rendezvous import register_rendezvous_handler, rendezvous
-from tangrad_distributed.store import FileStore, HashStore, PrefixStore, Store
-from tangrad_distributed.tcp_store import TCPStore
+from tangrad_distributed.stores.store import FileStore, HashStore, PrefixStore, Store
+from tangrad_distributed.stores.tcp_store import TCPStore
+from tangrad_distributed.watching.debugging import (
+    DebugLevel,
+    breakpoint,
+    get_debug_level,
+    set_debug_level,
+    set_debug_level_from_env,
+)
 from tangrad_distributed.work import Work
 from tangrad_distributed.world import (
     GroupMember,

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from tangrad_distributed.recorder import ASKED, table
+from tangrad_distributed.watching.recorder import ASKED, table
 
 API = 1
 # Ranks look twice a second whether somebody asked.

@@ -21,10 +21,10 @@ from datetime import timedelta
 from typing import Any
 
 import tangrad
-from tangrad_distributed import frames
 from tangrad_distributed.errors import DistStoreError
-from tangrad_distributed.store import PrefixStore, Store, follower_key
-from tangrad_distributed.tcp_store import TCPStore
+from tangrad_distributed.stores import frames
+from tangrad_distributed.stores.store import PrefixStore, Store, follower_key
+from tangrad_distributed.stores.tcp_store import TCPStore
 
 PATIENCE = 3.0
 # How long a rank that failed because of another one waits for that one's end to be told.

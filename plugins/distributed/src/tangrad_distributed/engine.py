@@ -29,7 +29,7 @@ from tangrad_distributed.errors import (
     RankLostError,
 )
 from tangrad_distributed.reductions import ReduceOp, fold
-from tangrad_distributed.store import Store
+from tangrad_distributed.stores.store import Store
 
 LATE = 10.0
 # Up to this size every rank reduces everything: one meeting instead of two.
@@ -175,7 +175,7 @@ class Engine(ABC):
 
     def stack_of(self, rank: int) -> str:
         """Return the Python stack of a late rank, if it can be had."""
-        from tangrad_distributed.stacks import ask_for_stack
+        from tangrad_distributed.watching.stacks import ask_for_stack
 
         return ask_for_stack(self.context.store, self.context.world_ranks[rank])
 

@@ -26,9 +26,9 @@ from tangrad_distributed.errors import (
 )
 from tangrad_distributed.messages import Messages
 from tangrad_distributed.older_names import OlderNames
-from tangrad_distributed.recorder import Recorder
 from tangrad_distributed.reductions import ReduceOp
-from tangrad_distributed.store import Store, follower_key, underlying
+from tangrad_distributed.stores.store import Store, follower_key, underlying
+from tangrad_distributed.watching.recorder import Recorder
 from tangrad_distributed.work import Queue, Work
 
 

@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from tangrad_distributed import frames
 from tangrad_distributed.agent import take_environment
 from tangrad_distributed.errors import DistBackendError
-from tangrad_distributed.store import follower_key
-from tangrad_distributed.tcp_store import TCPStore
+from tangrad_distributed.stores import frames
+from tangrad_distributed.stores.store import follower_key
+from tangrad_distributed.stores.tcp_store import TCPStore
 
 API = 1
 # How long a rank that failed because of another one waits for that one's end to be told.

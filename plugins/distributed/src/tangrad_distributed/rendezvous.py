@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
-from tangrad_distributed.store import DEFAULT_TIMEOUT, FileStore, Store
-from tangrad_distributed.tcp_store import TCPStore
+from tangrad_distributed.stores.store import DEFAULT_TIMEOUT, FileStore, Store
+from tangrad_distributed.stores.tcp_store import TCPStore
 
 Found = tuple[Store, int, int]
 Handler = Callable[..., Iterator[Found]]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from tangrad_distributed.store import HashStore
+from tangrad_distributed.stores.store import HashStore
 from tangrad_distributed.world import (
     World,
     as_rank_of_its_own,

@@ -16,8 +16,8 @@ from tangrad_distributed.engine import Context
 from tangrad_distributed.errors import CollectiveArgumentError, DistBackendError
 from tangrad_distributed.process_group import ProcessGroup
 from tangrad_distributed.rendezvous import check_rank, rendezvous
-from tangrad_distributed.stacks import StackTeller
-from tangrad_distributed.store import PrefixStore, Store
+from tangrad_distributed.stores.store import PrefixStore, Store
+from tangrad_distributed.watching.stacks import StackTeller
 
 
 class World:

@@ -9,11 +9,11 @@ from datetime import timedelta
 from importlib.util import find_spec
 from typing import Any
 
-from tangrad_distributed import frames
 from tangrad_distributed.engine import Context, Engine, Transfer
 from tangrad_distributed.errors import DistBackendError
-from tangrad_distributed.store import Store
-from tangrad_distributed.tcp_store import TCPStore
+from tangrad_distributed.stores import frames
+from tangrad_distributed.stores.store import Store
+from tangrad_distributed.stores.tcp_store import TCPStore
 
 API = 1
 # MPI promises tags up to this; those of collectives go round.

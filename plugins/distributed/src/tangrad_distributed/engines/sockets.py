@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 import time
 
-from tangrad_distributed import frames
 from tangrad_distributed.engine import Context
 from tangrad_distributed.engines.streams import Sink, Source, StreamEngine
 from tangrad_distributed.errors import DistNetworkError
-from tangrad_distributed.store import underlying
+from tangrad_distributed.stores import frames
+from tangrad_distributed.stores.store import underlying
 
 API = 1
 GAVE_UP = "gave-up/{}"

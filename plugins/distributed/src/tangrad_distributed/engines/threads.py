@@ -19,7 +19,7 @@ from tangrad_distributed.engine import (
     Waiting,
 )
 from tangrad_distributed.reductions import fold
-from tangrad_distributed.store import underlying
+from tangrad_distributed.stores.store import underlying
 
 API = 1
 
@@ -131,7 +131,7 @@ class Threads(Engine):
 
     def stack_of(self, rank: int) -> str:
         """Return where a thread is."""
-        from tangrad_distributed.stacks import stack_of_thread
+        from tangrad_distributed.watching.stacks import stack_of_thread
 
         return stack_of_thread(self.meeting.threads[rank])
 

@@ -9,8 +9,8 @@ import traceback
 from collections.abc import Callable
 
 from tangrad_distributed.errors import DistError
-from tangrad_distributed.recorder import time_asked
-from tangrad_distributed.store import Store, underlying
+from tangrad_distributed.stores.store import Store, underlying
+from tangrad_distributed.watching.recorder import time_asked
 
 _INTERVAL = 0.5
 # How long who asks waits for an answer, in seconds: meanwhile it sees nobody come.

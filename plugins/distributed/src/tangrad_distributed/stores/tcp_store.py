@@ -17,9 +17,9 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, ClassVar
 
-from tangrad_distributed import frames
 from tangrad_distributed.errors import DistNetworkError, DistStoreError
-from tangrad_distributed.store import DEFAULT_TIMEOUT, HashStore, Store, as_bytes
+from tangrad_distributed.stores import frames
+from tangrad_distributed.stores.store import DEFAULT_TIMEOUT, HashStore, Store, as_bytes
 
 _WAIT, _GET, _SET, _ADD, _COMPARE, _DELETE, _KEYS, _APPEND, _SWAP = range(9)
 _TIME = struct.Struct("<d")
