@@ -7,40 +7,15 @@ reduction by its number, some tensors come in another order. Programs call them 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache, wraps
+from collections.abc import Sequence
 from math import nan, prod
-from types import SimpleNamespace
 from typing import Any
 
 import tangrad
-from tangrad.library.binding import bind
-from tangrad.library.schemas import parse
+from tangrad.compat.declared import declared
 from tangrad.nn import functional as F
-from tangrad.nn import recurrence
 from tangrad.nn.utils.weight_norm import norms_except, with_norms
 from tangrad.plugin import overridable
-
-
-def _declared(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Bind calls of a function by a schema; what does not fit is a TypeError."""
-
-    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-        name = function.__name__
-        schema = cache(lambda: parse(name, f"{text} -> Tensor"))
-
-        @wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            try:
-                values, named = bind(schema(), args, kwargs)
-            except RuntimeError as error:
-                raise TypeError(str(error)) from None
-            return function(*values, **named)
-
-        return call
-
-    return wrap
-
 
 # What no number says is 0. PyTorch's signatures write 1 where its calls take 0, as these do.
 _REDUCTIONS = {1: "mean", 2: "sum"}
@@ -59,19 +34,19 @@ def _probability(p: float) -> float:
 # Dropout ------------------------------------------------------------------------------------------
 
 
-@_declared("(Tensor input, float p, bool train)")
+@declared("(Tensor input, float p, bool train)")
 def dropout(input: Any, p: float, train: bool) -> Any:
     """Zero elements with probability p and scale the others by 1 / (1 - p), in training."""
     return F.dropout(input, _probability(p), train)
 
 
-@_declared("(Tensor input, float p, bool train)")
+@declared("(Tensor input, float p, bool train)")
 def dropout_(input: Any, p: float, train: bool) -> Any:
     """Apply `dropout` in place."""
     return F.dropout(input, _probability(p), train, inplace=True)
 
 
-@_declared("(Tensor input, float p, bool train)")
+@declared("(Tensor input, float p, bool train)")
 def feature_dropout(input: Any, p: float, train: bool) -> Any:
     """Zero channels of (N, C, ...) with probability p and scale the others, in training.
 
@@ -88,37 +63,37 @@ def feature_dropout(input: Any, p: float, train: bool) -> Any:
     return F.dropout1d(flat, p).reshape(input.shape)
 
 
-@_declared("(Tensor input, float p, bool train)")
+@declared("(Tensor input, float p, bool train)")
 def feature_dropout_(input: Any, p: float, train: bool) -> Any:
     """Apply `feature_dropout` in place."""
     return input.copy_(feature_dropout(input, p, train))
 
 
-@_declared("(Tensor input, float p, bool train)")
+@declared("(Tensor input, float p, bool train)")
 def alpha_dropout(input: Any, p: float, train: bool) -> Any:
     """Replace elements with probability p by the limit of SELU, in training."""
     return F.alpha_dropout(input, _probability(p), train)
 
 
-@_declared("(Tensor input, float p, bool train)")
+@declared("(Tensor input, float p, bool train)")
 def alpha_dropout_(input: Any, p: float, train: bool) -> Any:
     """Apply `alpha_dropout` in place."""
     return F.alpha_dropout(input, _probability(p), train, inplace=True)
 
 
-@_declared("(Tensor input, float p, bool train)")
+@declared("(Tensor input, float p, bool train)")
 def feature_alpha_dropout(input: Any, p: float, train: bool) -> Any:
     """Replace channels with probability p by the limit of SELU, in training."""
     return F.feature_alpha_dropout(input, _probability(p), train)
 
 
-@_declared("(Tensor input, float p, bool train)")
+@declared("(Tensor input, float p, bool train)")
 def feature_alpha_dropout_(input: Any, p: float, train: bool) -> Any:
     """Apply `feature_alpha_dropout` in place."""
     return F.feature_alpha_dropout(input, _probability(p), train, inplace=True)
 
 
-@_declared("(Tensor input, float p, bool? train)")
+@declared("(Tensor input, float p, bool? train)")
 def native_dropout(input: Any, p: float, train: bool | None) -> tuple[Any, Any]:
     """Return the input with elements dropped unless train is False, and which were kept."""
     if train is False:
@@ -130,7 +105,7 @@ def native_dropout(input: Any, p: float, train: bool | None) -> tuple[Any, Any]:
 # Normalization ------------------------------------------------------------------------------------
 
 
-@_declared(
+@declared(
     "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
     "Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled)"
 )
@@ -149,7 +124,7 @@ def batch_norm(
     return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
-@_declared("(Tensor input, Tensor? running_mean, Tensor? running_var, float momentum)")
+@declared("(Tensor input, Tensor? running_mean, Tensor? running_var, float momentum)")
 def batch_norm_update_stats(
     input: Any, running_mean: Any, running_var: Any, momentum: float
 ) -> Any:
@@ -196,7 +171,7 @@ def batch_norm_update_stats(
     return mean, variance
 
 
-@_declared(
+@declared(
     "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
     "Tensor? running_var, bool use_input_stats, float momentum, float eps, "
     "bool cudnn_enabled)"
@@ -218,7 +193,7 @@ def instance_norm(
     )
 
 
-@_declared(
+@declared(
     "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
     "float eps=1e-05, bool cudnn_enable=True)"
 )
@@ -234,7 +209,7 @@ def layer_norm(
     return F.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
-@_declared(
+@declared(
     "(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
     "float eps=1e-05, bool cudnn_enabled=True)"
 )
@@ -257,7 +232,7 @@ def group_norm(
     ]
 
 
-@_declared("(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)")
+@declared("(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)")
 def rms_norm(
     input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
 ) -> Any:
@@ -265,7 +240,7 @@ def rms_norm(
     return F.rms_norm(input, normalized_shape, weight, eps)
 
 
-@_declared("(Tensor v, int pow=2, int dim=0)")
+@declared("(Tensor v, int pow=2, int dim=0)")
 def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
     """Return the norms of order `pow` over all dimensions but one, which are kept.
 
@@ -279,7 +254,7 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
     return v.norm(pow, others, keepdim=True)
 
 
-@_declared("(Tensor v, Tensor g, int dim=0)")
+@declared("(Tensor v, Tensor g, int dim=0)")
 def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
     """Return `v` scaled to have the norms `g`, over all dimensions but `dim`."""
     return with_norms(v, g, dim)
@@ -288,7 +263,7 @@ def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
 # Lookups and pooling ------------------------------------------------------------------------------
 
 
-@_declared(
+@declared(
     "(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, "
     "bool sparse=False)"
 )
@@ -306,7 +281,7 @@ def embedding(
     )
 
 
-@_declared(
+@declared(
     "(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, "
     "bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, "
     "int? padding_idx=None)"
@@ -353,7 +328,7 @@ def _grouped_mm(
     return F.grouped_mm(self, mat2, offs=offs, bias=bias, out_dtype=out_dtype)
 
 
-@_declared(
+@declared(
     "(Tensor input, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], "
     "int[1] dilation=[1], bool ceil_mode=False)"
 )
@@ -369,7 +344,7 @@ def max_pool1d(
     return F.max_pool1d(input, kernel_size, stride or None, padding, dilation, ceil_mode)
 
 
-@_declared(
+@declared(
     "(Tensor input, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], "
     "int[1] dilation=[1], bool ceil_mode=False)"
 )
@@ -387,7 +362,7 @@ def max_pool1d_with_indices(
     )
 
 
-@_declared(
+@declared(
     "(Tensor input, int[2] kernel_size, int[2] stride=[], int[2] padding=0, "
     "int[2] dilation=1, bool ceil_mode=False)"
 )
@@ -403,7 +378,7 @@ def max_pool2d(
     return F.max_pool2d(input, kernel_size, stride or None, padding, dilation, ceil_mode)
 
 
-@_declared(
+@declared(
     "(Tensor input, int[3] kernel_size, int[3] stride=[], int[3] padding=0, "
     "int[3] dilation=1, bool ceil_mode=False)"
 )
@@ -419,13 +394,13 @@ def max_pool3d(
     return F.max_pool3d(input, kernel_size, stride or None, padding, dilation, ceil_mode)
 
 
-@_declared("(Tensor input, int[1] output_size)")
+@declared("(Tensor input, int[1] output_size)")
 def adaptive_max_pool1d(input: Any, output_size: Any) -> Any:
     """Take the largest element of `output_size` windows, with its place."""
     return F.adaptive_max_pool1d(input, output_size, return_indices=True)
 
 
-@_declared("(Tensor theta, int[] size, bool align_corners)")
+@declared("(Tensor theta, int[] size, bool align_corners)")
 def affine_grid_generator(theta: Any, size: Sequence[int], align_corners: bool) -> Any:
     """Make a flow field; see `nn.functional.affine_grid`."""
     return F.affine_grid(theta, size, align_corners)
@@ -439,7 +414,7 @@ _CONVOLUTIONS = {
 }
 
 
-@_declared(
+@declared(
     "(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, "
     "int[] dilation, bool transposed, int[] output_padding, int groups)"
 )
@@ -473,13 +448,13 @@ def convolution(
 # Losses -------------------------------------------------------------------------------------------
 
 
-@_declared("(Tensor input, Tensor target, int reduction=0, *, bool log_target=False)")
+@declared("(Tensor input, Tensor target, int reduction=0, *, bool log_target=False)")
 def kl_div(input: Any, target: Any, reduction: int = 0, *, log_target: bool = False) -> Any:
     """Return the Kullback-Leibler divergence; see `nn.functional.kl_div`."""
     return F.kl_div(input, target, reduction=_reduction(reduction), log_target=log_target)
 
 
-@_declared(
+@declared(
     "(Tensor input, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=0)"
 )
 def binary_cross_entropy_with_logits(
@@ -491,7 +466,7 @@ def binary_cross_entropy_with_logits(
     )
 
 
-@_declared("(Tensor input1, Tensor input2, Tensor target, float margin=0., int reduction=0)")
+@declared("(Tensor input1, Tensor input2, Tensor target, float margin=0., int reduction=0)")
 def cosine_embedding_loss(
     input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: int = 0
 ) -> Any:
@@ -499,13 +474,13 @@ def cosine_embedding_loss(
     return F.cosine_embedding_loss(input1, input2, target, margin, reduction=_reduction(reduction))
 
 
-@_declared("(Tensor input, Tensor target, float margin=1., int reduction=0)")
+@declared("(Tensor input, Tensor target, float margin=1., int reduction=0)")
 def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, reduction: int = 0) -> Any:
     """Return the hinge loss; see `nn.functional.hinge_embedding_loss`."""
     return F.hinge_embedding_loss(input, target, margin, reduction=_reduction(reduction))
 
 
-@_declared("(Tensor input1, Tensor input2, Tensor target, float margin=0., int reduction=0)")
+@declared("(Tensor input1, Tensor input2, Tensor target, float margin=0., int reduction=0)")
 def margin_ranking_loss(
     input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: int = 0
 ) -> Any:
@@ -513,7 +488,7 @@ def margin_ranking_loss(
     return F.margin_ranking_loss(input1, input2, target, margin, reduction=_reduction(reduction))
 
 
-@_declared(
+@declared(
     "(Tensor anchor, Tensor positive, Tensor negative, float margin=1., float p=2., "
     "float eps=1e-06, bool swap=False, int reduction=0)"
 )
@@ -533,7 +508,7 @@ def triplet_margin_loss(
     )
 
 
-@_declared("(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction)")
+@declared("(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction)")
 def poisson_nll_loss(
     input: Any, target: Any, log_input: bool, full: bool, eps: float, reduction: int
 ) -> Any:
@@ -543,6 +518,7 @@ def poisson_nll_loss(
     )
 
 
+@overridable
 def ctc_loss(
     log_probs: Any,
     targets: Any,
@@ -567,6 +543,7 @@ def ctc_loss(
 # Norms --------------------------------------------------------------------------------------------
 
 
+@overridable
 def frobenius_norm(
     input: Any, dim: Any, keepdim: bool = False, *, out: tangrad.Tensor | None = None
 ) -> Any:
@@ -590,146 +567,9 @@ def frobenius_norm(
     return tangrad.linalg.vector_norm(input, 2, tuple(dims) or None, keepdim, out=out)
 
 
+@overridable
 def nuclear_norm(input: Any, dim: Any = (-2, -1), keepdim: bool = False) -> Any:
     """Return the sum of the singular values of a matrix; `nuclear_norm(x, keepdim)` works, too."""
     if isinstance(dim, bool):
         dim, keepdim = (-2, -1), dim
     return tangrad.linalg.matrix_norm(input, "nuc", dim, keepdim)
-
-
-# Recurrent layers ---------------------------------------------------------------------------------
-
-
-def _layers(
-    mode: str,
-    input: Any,
-    states: list[Any],
-    params: Sequence[Any],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Any, list[Any]]:
-    count = len(params) // (num_layers * (2 if bidirectional else 1))
-    layers = SimpleNamespace(
-        mode=mode,
-        all_weights=[list(params[i : i + count]) for i in range(0, len(params), count)],
-        bias=has_biases,
-        proj_size=count % 2,  # a projection is the odd one among pairs
-        num_layers=num_layers,
-        dropout=dropout,
-        training=train,
-        bidirectional=bidirectional,
-    )
-    inner = input.transpose(0, 1) if batch_first else input
-    output, after = recurrence.run(layers, inner, states, None)
-    return output.transpose(0, 1) if batch_first else output, after
-
-
-_OF_ONE_STATE = (
-    "(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, "
-    "bool train, bool bidirectional, bool batch_first)"
-)
-
-
-def _of_one_state(mode: str) -> Callable[..., tuple[Any, Any]]:
-    def run(
-        input: Any,
-        hx: Any,
-        params: Sequence[Any],
-        has_biases: bool,
-        num_layers: int,
-        dropout: float,
-        train: bool,
-        bidirectional: bool,
-        batch_first: bool,
-    ) -> tuple[Any, Any]:
-        """Run layers over sequences; return the outputs and the state after."""
-        output, (after,) = _layers(
-            *(mode, input, [hx], params, has_biases, num_layers),
-            *(dropout, train, bidirectional, batch_first),
-        )
-        return output, after
-
-    run.__name__ = run.__qualname__ = mode.lower()
-    return _declared(_OF_ONE_STATE)(run)
-
-
-gru, rnn_tanh, rnn_relu = (_of_one_state(mode) for mode in ("GRU", "RNN_TANH", "RNN_RELU"))
-
-
-@_declared(
-    "(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, "
-    "float dropout, bool train, bool bidirectional, bool batch_first)"
-)
-def lstm(
-    input: Any,
-    hx: Sequence[Any],
-    params: Sequence[Any],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Any, Any, Any]:
-    """Run layers over sequences; return the outputs, the hidden and the cell state after."""
-    output, (hidden, cell) = _layers(
-        *("LSTM", input, list(hx), params, has_biases, num_layers),
-        *(dropout, train, bidirectional, batch_first),
-    )
-    return output, hidden, cell
-
-
-def _cell(
-    mode: str, input: Any, states: list[Any], w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any
-) -> list[Any]:
-    return recurrence.STEPS[mode](F.linear(input, w_ih, b_ih), states, w_hh, b_hh)
-
-
-@_declared(
-    "(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)"
-)
-def lstm_cell(
-    input: Any, hx: Sequence[Any], w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
-) -> tuple[Any, Any]:
-    """Step an LSTM; return the hidden and the cell state."""
-    hidden, cell = _cell("LSTM", input, list(hx), w_ih, w_hh, b_ih, b_hh)
-    return hidden, cell
-
-
-@_declared(
-    "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)"
-)
-def gru_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
-    """Step a gated recurrent unit."""
-    return _cell("GRU", input, [hx], w_ih, w_hh, b_ih, b_hh)[0]
-
-
-@_declared(
-    "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)"
-)
-def rnn_tanh_cell(
-    input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
-) -> Any:
-    """Step an Elman network with tanh."""
-    return _cell("RNN_TANH", input, [hx], w_ih, w_hh, b_ih, b_hh)[0]
-
-
-@_declared(
-    "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)"
-)
-def rnn_relu_cell(
-    input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
-) -> Any:
-    """Step an Elman network with ReLU."""
-    return _cell("RNN_RELU", input, [hx], w_ih, w_hh, b_ih, b_hh)[0]
-
-
-for _function in [
-    found for found in list(vars().values()) if getattr(found, "__module__", "") == __name__
-]:
-    if not _function.__name__.startswith("_"):
-        globals()[_function.__name__] = overridable(_function)
