@@ -170,6 +170,10 @@ def tables() -> dict[str, tuple[str, list[mpf]]]:
             "(1 + 2x) erfcx(x), x >= 0, by t = (x - 3.75) / (x + 3.75)",
             fit(lambda t: _erfcx(mpf("3.75") * (1 + t) / (1 - t))),
         ),
+        "ERFCX_SLOPE": (
+            "-(1 + 2x)^2 erfcx'(x), x >= 0, by t = (x - 3.75) / (x + 3.75)",
+            fit(lambda t: _erfcx_slope(mpf("3.75") * (1 + t) / (1 - t))),
+        ),
         "NDTRI_MIDDLE": (
             "ndtri(0.5 + y) / y, y <= 0.25, by t = 32 y^2 - 1",
             fit(of_square(0.25, lambda y: mp.sqrt(2) * mp.erfinv(2 * y) / y)),
@@ -186,6 +190,14 @@ def tables() -> dict[str, tuple[str, list[mpf]]]:
         "I1_LARGE": (
             "I1(x) exp(-x) sqrt(x), x >= 8, by t = 16 / x - 1",
             fit(beyond(8, lambda x: mp.besseli(1, x) * mp.exp(-x) * mp.sqrt(x))),
+        ),
+        "I_DIFFERENCE": (
+            "(I0(x) - I1(x)) exp(-x) sqrt(x) x, x >= 8, by t = 16 / x - 1",
+            fit(beyond(8, _bessel_difference)),
+        ),
+        "I_DIFFERENCE_SMALL": (
+            "(I0(x) - I1(x)) exp(-x), 0 <= x <= 8, by t = x / 4 - 1",
+            fit(between(0, 8, lambda x: _bessel_difference(x) / (mp.sqrt(x) * x))),
         ),
         "K0_SMALL": (
             "K0(x) + log(x / 2) I0(x), x <= 2, by x^2 / 4",
@@ -282,6 +294,16 @@ def _erfcx_tail(x: mpf) -> mpf:
         terms += term
         term *= -(2 * k + 1) / (2 * x * x)
     return terms / (x * mp.sqrt(mp.pi))
+
+
+def _erfcx_slope(x: mpf) -> mpf:
+    # Its two parts cancel, of 1 / x^2 of their size.
+    return (1 + 2 * x) ** 2 * (2 / mp.sqrt(mp.pi) - 2 * x * _erfcx(x) / (1 + 2 * x))
+
+
+def _bessel_difference(x: mpf) -> mpf:
+    scale = mp.exp(-x) * mp.sqrt(x) * x
+    return (mp.besseli(0, x) - mp.besseli(1, x)) * scale
 
 
 _HEAD = '''"""Coefficients of the Bessel, Airy, error and incomplete gamma functions, lowest first.

@@ -43,7 +43,7 @@ STEPS_PER_FILE = 800
 # What a step costs beside an addition, to cut work into tasks of about equal time.
 COSTS = dict.fromkeys(("exp", "exp2", "log", "log2", "log10", "sqrt", "truediv", "reciprocal"), 8)
 COSTS |= dict.fromkeys(("sin", "cos", "tanh", "expm1", "log1p", "erf", "sigmoid", "cbrt"), 16)
-COSTS |= dict.fromkeys(("sigmoid_slope",), 16)
+COSTS |= dict.fromkeys(("sigmoid_slope", "hypot_slope"), 16)
 COSTS |= dict.fromkeys(("philox_uniform", "floor_divide", "remainder", "fmod", "atan2"), 24)
 COSTS |= dict.fromkeys(("pow", "lgamma", "erfc", "gcd", "lcm", "asinh", "acosh", "atanh"), 40)
 COSTS |= dict.fromkeys(("trigamma", "iterate", *SHARED), 200)

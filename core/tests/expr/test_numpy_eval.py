@@ -25,7 +25,7 @@ TORCH = {name: name for name in SCALAR_PRIMITIVES} | {
 # No such function in PyTorch, or one that differs on purpose: polygamma takes a Python order and
 # loses accuracy, zeta is nan at infinity.
 OWN = {"fma", "cbrt", "select_complex", "trigamma", "polygamma", "zeta", "complex"}
-OWN |= {"trunc_divide", "frexp_mantissa", "frexp_exponent", "sigmoid_slope"}
+OWN |= {"trunc_divide", "frexp_mantissa", "frexp_exponent", "sigmoid_slope", "hypot_slope"}
 # PyTorch is less accurate: test_special_functions.py compares with mpmath.
 OWN |= set(COMPOSED)
 # lgamma and digamma lose digits near their zeros in PyTorch; tan and pow amplify.

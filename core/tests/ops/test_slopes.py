@@ -18,21 +18,24 @@ from tangrad.ops.definition.schema import REQUIRED
 from tangrad.plugin import find_op
 
 BITS, EPS = 4200, 2.0**-52
+# Of functions that take mpmath seconds at so many.
+FEW_BITS, SLOW = 1260, ("bessel", "i0", "i1", "igamma", "zeta", "polygamma", "ndtri", "erfinv")
 SIZES = [1e-100, 1e-20, 1e-12, 1e-6, 1e-3, 0.05, 0.3, 0.55, 0.75, 0.97, 0.9999, 1.3, 2.2, 4.1,
          6.3, 8.1, 13.3, 19.5, 25.0, 37.5, 60.0, 200.0, 350.0, 700.0, 1e5, 1e20, 1e100,
          1e160]  # fmt: skip
 FEW_SIZES = [1e-100, 1e-6, 0.4, 3.0, 40.0, 300.0, 1e5, 1e100]
 # Parameters that have no default.
 PARAMS = {"alpha": 2, "threshold": 0.5, "value": 1.5, "delta": 1.0, "beta": 1.0}
-JUDGED = """abs absolute_difference acos acosh angle asin asinh atan atan2 celu cos cosh
-    cross_entropy_of_score deg2rad elu erf expm1 gelu_none gelu_tanh hardshrink hardswish
-    huber_difference hypot logaddexp logaddexp2 logit_plain mish sigmoid silu sinc softplus softsign
-    special_entr special_log_ndtr tan tanh xlogy""".split()
+JUDGED = """_cube abs absolute_difference acos acosh angle asin asinh atan atan2 atanh celu cos cosh
+    cross_entropy_of_score deg2rad elu erf erfc erfinv exp exp2 expm1 fmod gelu_none gelu_tanh
+    hardshrink hardsigmoid hardswish hardtanh huber_difference hypot i0 leaky_relu log log10
+    log1p log2 logaddexp logaddexp2 logit_plain logsigmoid mish rad2deg reciprocal relu relu6
+    remainder rsqrt selu sigmoid silu sin sinc sinh softplus softshrink softsign special_entr
+    special_erfcx special_i0e special_i1 special_i1e special_log_ndtr special_ndtr sqrt square
+    tan tanh tanhshrink threshold xlogy""".split()
 # Whose second derivative is a difference that loses digits.
 FIRST_ONLY = {
     "cross_entropy_of_score": "where a huge weight and a tiny target make 1 of each other",
-    "hypot": "where one operand is small beside the other",
-    "special_log_ndtr": "far below zero, that of special_erfcx",
 }
 
 
@@ -43,11 +46,11 @@ def given(definition):
     return {n: value for n, value in found.items() if value is not None}
 
 
-def exact(function, point, which):
+def exact(function, point, which, bits):
     """Return a function's value and its first three derivatives by one of its operands."""
     mp = mpmath.mp.clone()
-    mp.prec = BITS
-    step = abs(mp.mpf(point[which])) * mp.mpf(2) ** -700
+    mp.prec = bits
+    step = abs(mp.mpf(point[which])) * mp.mpf(2) ** -(bits // 6)
 
     def at(k):
         operands = [mp.mpf(x) for x in point]
@@ -59,14 +62,14 @@ def exact(function, point, which):
 
     before2, before, here, after, after2 = map(at, range(-2, 3))
     first, second = (after - before) / (2 * step), (after - 2 * here + before) / step**2
-    if is_kink(mp, point[which], here, first, second):
+    if is_kink(mp, point[which], here, first, second, bits):
         raise ValueError("the function has a step or a kink here")
     return here, first, second, (after2 - 2 * after + 2 * before - before2) / (2 * step**3)
 
 
-def is_kink(mp, x, value, first, second):
+def is_kink(mp, x, value, first, second, bits):
     """Tell whether differences grow as the step shrinks, not as the function has it."""
-    size, large = abs(value) + mp.mpf(2) ** -1000, mp.mpf(2) ** 600
+    size, large = abs(value) + mp.mpf(2) ** -1000, mp.mpf(2) ** (bits // 7)
     return abs(first * x) > large * size or abs(second * x * x) > large * (size + abs(first * x))
 
 
@@ -106,7 +109,8 @@ def test_slopes_keep_their_digits_in_the_tails(name):
     op = find_op(name)
     definition, params = op.definition, given(op.definition)
     names = definition.inputs
-    program = definition.expression.typed(dict.fromkeys(names, "float64"), "float64").mpmath(BITS)
+    bits = FEW_BITS if any(slow in name for slow in SLOW) else BITS
+    program = definition.expression.typed(dict.fromkeys(names, "float64"), "float64").mpmath(bits)
     alone = len(names) == 1
     signed = [s * x for x in (SIZES if alone else FEW_SIZES) for s in (1, -1)]
     points = [p for p in itertools.product(signed, repeat=len(names)) if alone or p[0] != p[1]]
@@ -120,7 +124,7 @@ def test_slopes_keep_their_digits_in_the_tails(name):
             if math.isnan(value):
                 continue  # out of the function's domain
             try:
-                values = exact(lambda *x: program(*x, **params)[0], point, which)
+                values = exact(lambda *x: program(*x, **params)[0], point, which, bits)
             except (ValueError, ZeroDivisionError, OverflowError, ArithmeticError, TypeError):
                 continue
             for order, actual in ((1, first), (2, second)):

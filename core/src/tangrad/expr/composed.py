@@ -309,3 +309,20 @@ COMPOSED: dict[str, str] = {
     "legendre_polynomial_p": "degree = trunc(b); "
     + _recurrence("a", "((2 * k + 3) * a * q - (k + 1) * p) / (k + 2)"),
 }
+
+# Derivatives whose terms cancel: by polynomials of their own, which say to the digit also what is
+# differentiated further.
+_DIFFERENCE = f"{_polynomial('I_DIFFERENCE', '16 / x - 1')} / (x * sqrt(x))"
+_DIFFERENCE_SMALL = _polynomial("I_DIFFERENCE_SMALL", "x / 4 - 1")
+_I1_SLOPE = [(2 * k + 1) * c for k, c in enumerate(coefficients_special.I1_SMALL)]
+_I1_SLOPE_SMALL = f"polynomial(a * a / 4, {', '.join(map(repr, _I1_SLOPE))})"
+
+SLOPES: dict[str, str] = {
+    "i0e": f"x = abs(a); where(x > 8, -sign(a) * {_DIFFERENCE},"
+    f" where(x > 1, -sign(a) * {_DIFFERENCE_SMALL}, i1e(a) - sign(a) * y))",
+    "i1": f"where(abs(a) <= 8, {_I1_SLOPE_SMALL}, where(isinf(y), abs(y), i0(a) - y / a))",
+    "i1e": f"x = abs(a); where(x > 8, {_DIFFERENCE} - y / a,"
+    f" where(x > 1, {_DIFFERENCE_SMALL} - y / a, exp(-x) * {_I1_SLOPE_SMALL} - sign(a) * y))",
+    "erfcx": f"where(a > 1, -{_polynomial('ERFCX_SLOPE', '1 - 7.5 / (a + 3.75)')}"
+    " / ((1 + 2 * a) * (1 + 2 * a)), 2 * a * y - 1.1283791670955126)",
+}

@@ -94,6 +94,10 @@ def _select(z: Node, a: Derivative, b: Derivative) -> Derivative:
 
 @cache
 def _formula(text: str) -> Node:
+    if text.startswith("@"):
+        from tangrad.expr.composed import SLOPES  # its tables take longer to load than all else
+
+        text = SLOPES[text[1:]]
     return parse_nodes(text, ("a", "b", "c", "y"))[0]
 
 

@@ -16,8 +16,8 @@ Columns of a row:
     function body.
 ``d``
     The derivative by each operand, an expression in the language itself, in ``a, b, c`` and the
-    result ``y``; ``"0"`` if it is zero everywhere, ``"!reason"`` if there is none. For complex
-    operands it is the complex derivative.
+    result ``y``; ``"0"`` if it is zero everywhere, ``"!reason"`` if there is none, ``"@name"`` if
+    `composed.SLOPES` has it. For complex operands it is the complex derivative.
 ``wirtinger``
     For functions that are not holomorphic: the pair of derivatives by the operand and by its
     conjugate.
@@ -155,7 +155,7 @@ _row("remainder", 2, "uif", divides=True, python="remainder(a, b)",
         "f": "{ $T r = @fmod(a, b); return r != 0 && (b < 0) != (r < 0) ? r + b : r; }"})
 # The result has the dividend's sign.
 _row("fmod", 2, "uif", divides=True, python="fmod(a, b)",
-     numpy={"ui": "sp.integer_fmod(a, b)", "f": "np.fmod(a, b)"}, d=("1", "-trunc(a / b)"),
+     numpy={"ui": "sp.integer_fmod(a, b)", "f": "np.fmod(a, b)"}, d=("1", "-round((a - y) / b)"),
      c={"u": "{ if (b == 0) { *err |= 1; return 0; } return ($T)(a % b); }",
         "i": "{ if (b == 0) { *err |= 1; return 0; } return ($T)(b == -1 ? 0 : a % b); }",
         "f": "@fmod(a, b)"})
@@ -198,8 +198,13 @@ _row("square", 1, "uifc", numpy="np.multiply(a, a)", python="a * a", d="2 * a",
 # One rounding: only this primitive contracts a product and a sum.
 _row("fma", 3, "f", numpy="sp.fma(a, b, c)", python="fma(a, b, c)", d=("b", "a", "1"),
      c="@fma(a, b, c)")
-_row("hypot", 2, "f", numpy="np.hypot(a, b)", python="hypot(a, b)", d=("a / y", "b / y"),
-     c="@hypot(a, b)")
+_row("hypot", 2, "f", numpy="np.hypot(a, b)", python="hypot(a, b)",
+     d=("hypot_slope(a, b)", "hypot_slope(b, a)"), c="@hypot(a, b)")
+# a / hypot(a, b), whose derivative is no difference: that of the quotient loses digits.
+_row("hypot_slope", 2, "f", numpy="np.true_divide(a, np.hypot(a, b))",
+     python="truediv(a, hypot(a, b))", c="a / @hypot(a, b)",
+     d=("hypot_slope(b, a) * hypot_slope(b, a) / hypot(a, b)",
+        "-(y * hypot_slope(b, a) / hypot(a, b))"))
 _row("gcd", 2, "ui", numpy="np.gcd(a, b)", python="gcd(a, b)", d="0",
      c={"u": "{ while (b) { $T t = ($T)(a % b); a = b; b = t; } return a; }",
         "i": """{
@@ -440,10 +445,10 @@ def _composed(name: str, *d: str) -> None:
 
 
 _composed("i0", "i1(a)")
-_composed("i0e", "i1e(a) - sign(a) * y")
-_composed("i1", "where(a == 0, 0.5, i0(a) - y / a)")
-_composed("i1e", "where(a == 0, 0.5, i0e(a) - y * (sign(a) + 1 / a))")
-_composed("erfcx", f"2 * a * y - {_TWO_OVER_ROOT_PI}")
+_composed("i0e", "@i0e")
+_composed("i1", "@i1")
+_composed("i1e", "@i1e")
+_composed("erfcx", "@erfcx")
 _composed("ndtri", "2.50662827463100050242 * exp(y * y / 2)")
 _composed("log_ndtr", "where(a < -1, 0.79788456080286535588 / erfcx(a * -0.70710678118654752440),"
                       " 0.39894228040143267794 * exp(a * a * -0.5 - y))")

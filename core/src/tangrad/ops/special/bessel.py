@@ -41,7 +41,6 @@ special_i0e = pointwise(
     "i0e(self)",
     promote="float",
     dtypes="floating",
-    partials={"self": "i1e(self) - sign(self) * result"},
     namespace="special",
     samples=lambda s: s.unary(-9, 9),
     errors=_refuses_complex,
@@ -53,7 +52,6 @@ special_i1 = pointwise(
     "i1(self)",
     promote="float",
     dtypes="floating",
-    partials={"self": "where(self == 0, 0.5, i0(self) - result / self)"},
     namespace="special",
     samples=lambda s: s.unary(-9, 9, specials=False),
     errors=_refuses_complex,
@@ -65,9 +63,6 @@ special_i1e = pointwise(
     "i1e(self)",
     promote="float",
     dtypes="floating",
-    partials={
-        "self": "where(self == 0, 0.5, i0e(self) - result * (sign(self) + reciprocal(self)))"
-    },
     namespace="special",
     samples=lambda s: [*s.unary(-20, 20, specials=False), s(s.values([0, 1, 2, 90]))],
     errors=_refuses_complex,

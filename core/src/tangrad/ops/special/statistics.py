@@ -16,7 +16,6 @@ special_erfcx = pointwise(
     "erfcx(self)",
     promote="float",
     dtypes="floating",
-    partials={"self": "2 * self * result - 1.1283791670955126"},
     namespace="special",
     samples=lambda s: s.unary(-3, 9),
     errors=_refuses_complex,
