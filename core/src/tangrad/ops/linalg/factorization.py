@@ -71,6 +71,7 @@ _cholesky_kernel = op(
     ),
     vjp={"self": _cholesky_vjp},
     jvp=_cholesky_jvp,
+    surrogate="it is among Hermitian matrices, of which the op reads one triangle",
     batch="dims",
     function=False,
     method=False,
