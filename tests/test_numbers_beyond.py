@@ -34,7 +34,6 @@ OTHERWISE = {
     "_sequence": "writes modulo the range, for arange",
     **dict.fromkeys(("arange_step", "arange_end", "range"), "sizes follow from their numbers"),
     "huber_difference": "PyTorch's limit may be infinite beside each dtype",
-    "index_add": "PyTorch cuts a fraction of alpha off for integers",
     "addmm": "beside halves PyTorch's limit for factors is another in each of these",
     "addmv": "as addmm",
     "addbmm": "as addmm",

@@ -313,3 +313,22 @@ def test_random_integers_range_from_a_start_to_an_end(agree, given, dtype):
         return t.zeros(9, dtype=getattr(t, dtype)).random_(*given[0], **given[1]).double()
 
     agree(program, tolerance=0, message=False)
+
+
+@pytest.mark.parametrize("alpha", [2.0, 2.5, -1.5, 0.25, True, 3])
+@pytest.mark.parametrize("dtype", ["int64", "int8", "bool", "float32"])
+def test_index_add_cuts_a_fraction_of_alpha_off_for_integers(dtype, alpha):
+    torch = pytest.importorskip("torch")
+
+    def added(t, **options):
+        kind = getattr(t, dtype)
+        x, source = (t.tensor(v, **options).to(kind) for v in ([[1, 0], [0, 1]], [[3, 0], [2, 1]]))
+        index = t.tensor([1, 1], **options)
+        plain = x.index_add(0, index, source, alpha=alpha).tolist()
+        several = (t.vmap if t is torch else tangrad.vmap)(
+            lambda a, b: a.index_add(0, index, b, alpha=alpha)
+        )(x, source)
+        return plain, several.tolist()
+
+    wanted = added(torch)
+    assert added(tangrad, device="reference") == wanted

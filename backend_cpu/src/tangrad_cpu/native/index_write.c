@@ -385,9 +385,6 @@ static int scaled(const tg_view *source, const tg_argument *alpha, int64_t *stri
 {
     int dtype = is_half(source->dtype) ? TGC_FLOAT32 : source->dtype;
     char element[16];
-    if (alpha->kind != TG_ARG_INT && alpha->kind != TG_ARG_BOOL && dtype <= TGC_INT64)
-        return tgc_error("RuntimeError",
-                         "index_add(): For integral input tensors, argument alpha must not be a floating point number.");
     if (TGC(tgc_encode)("index_add", alpha, dtype, element) < 0
         || packed_copy("index_add", source, dtype, strides, product) < 0)
         return -1;

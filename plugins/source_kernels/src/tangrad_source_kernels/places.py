@@ -356,6 +356,10 @@ class _IndexWrite(_Along):
         site = driver.reports.site(error, message(dim, target, name))
         if source is not None:
             source = at_least_1d(source).contiguous()
+            if source.dtype.name == "bool":
+                alpha = bool(alpha)
+            elif source.dtype.name.startswith(("int", "uint")):
+                alpha = int(alpha.real)  # PyTorch cuts its fraction off
             if not (isinstance(alpha, int) and alpha == 1):
                 # A multiple of booleans is of integers.
                 source = (source * alpha).to(source.dtype)

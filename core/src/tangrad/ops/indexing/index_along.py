@@ -150,9 +150,19 @@ def _write_batch(
     return (result.squeeze(1) if scalar else result), 0
 
 
+def _element(alpha: Any, kind: str) -> Any:
+    """Return alpha as PyTorch takes it for a kind of dtype: of integers its fraction is cut off."""
+    if kind == "b":
+        return bool(alpha)
+    return int(alpha.real) if kind in "iu" else alpha
+
+
 def _index_add_batch(
     size: int, dims: Any, self: Any, dim: int, index: Any, source: Any, alpha: Any
 ) -> Any:
+    fractions = source.dtype.is_floating_point or source.dtype.is_complex
+    kind = "b" if source.dtype == tangrad.bool else "f" if fractions else "i"
+    alpha = _element(alpha, kind)
     source = source if alpha == 1 else source * alpha
     return _write_batch(size, dims, self, dim, index, source, index_add, scatter_add)
 
@@ -162,6 +172,7 @@ def _index_copy_batch(size: int, dims: Any, self: Any, dim: int, index: Any, sou
 
 
 def _index_add_reference(np: Any, self: Any, dim: int, index: Any, source: Any, alpha: Any) -> Any:
+    alpha = _element(alpha, source.dtype.kind)
     scaled = source if alpha == 1 else (source * alpha).astype(source.dtype)
     return _index_write("index_add", accumulate)(np, self, dim, index, scaled)
 
