@@ -55,7 +55,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--source", type=Path, required=True, help="the folder of PyTorch's tests")
     parser.add_argument("--file", nargs="*", help="files below it, instead of the usual ones")
-    parser.add_argument("--only", help="a regular expression that the names of tests match")
+    parser.add_argument(
+        "--only", default="", help="a regular expression that the names of tests match"
+    )
     parser.add_argument("--lib", choices=("torch", "tangrad", "both"), default="both")
     parser.add_argument(
         "--sample", type=float, default=2400,
@@ -85,7 +87,7 @@ def run(runner: Runner, options: argparse.Namespace, files: list[str]) -> None:
             passed = [
                 name
                 for name, entry in runner.verdicts(file, "torch").items()
-                if entry["verdict"] == "pass" and re.search(options.only or "", name)
+                if entry["verdict"] == "pass" and re.search(options.only, name)
             ]
             runner.run(file, "tangrad", passed, part - (time.monotonic() - begin))
 
@@ -106,7 +108,7 @@ def report(runner: Runner, options: argparse.Namespace, files: list[str]) -> dic
                 for name, test in compare(
                     runner.verdicts(file, "torch"), runner.verdicts(file, "tangrad")
                 ).items()
-                if re.search(options.only or "", name)
+                if re.search(options.only, name)
             }
             for file in files
         },
@@ -150,7 +152,7 @@ def main() -> int:
     """Run, report and compare as the command line says."""
     options = arguments()
     options.work.mkdir(parents=True, exist_ok=True)
-    runner = Runner(options.source.resolve(), options.work.resolve(), options.limit)
+    runner = Runner(options.source.resolve(), options.work.resolve(), options.limit, options.only)
     files = options.file or [f"{name}.py" for name in FILES]
     missing = [file for file in files if not (runner.tests / file).exists()]
     if missing:

@@ -41,12 +41,14 @@ class Runner:
         tests: the folder `test` of some version of PyTorch.
         work: where verdicts are kept, one file for each test file and library.
         limit: seconds for one test.
+        only: a regular expression that the names of tests match, where none are wanted by name.
         environment: variables for the processes, beside those that keep to one thread.
     """
 
     tests: Path
     work: Path
     limit: float = 30.0
+    only: str = ""
     environment: dict[str, str] = field(default_factory=dict)
 
     def verdicts(self, file: str, lib: str) -> dict[str, dict[str, Any]]:
@@ -87,7 +89,8 @@ class Runner:
         place = self._place(file, lib)
         task = {
             "tests": str(self.tests), "file": file, "lib": lib, "out": str(place),
-            "limit": self.limit, "wanted": wanted, "done": done, "names": self._names(),
+            "limit": self.limit, "only": self.only, "wanted": wanted, "done": done,
+            "names": self._names(),
             "source": str(Path(importlib.util.find_spec("torch").origin).parent),  # type: ignore[arg-type,union-attr]
         }  # fmt: skip
         start = [sys.executable, *(["-m", "tangrad", "run"] if lib == "tangrad" else [])]

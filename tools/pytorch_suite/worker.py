@@ -4,8 +4,8 @@
 
 Started by `runner`: as it is for PyTorch, through `python -m tangrad run` for tangrad. The task
 names the folder of tests, the file, the library, where to write, the seconds for a test, and the
-tests to run in their order (none named: all, in the order of their hashes). A test's name is
-written with the verdict "start" before it runs, so that one that ends the process is known.
+tests to run in their order (none named: all that match a pattern, by their hashes). A test's name
+is written with the verdict "start" before it runs, so that one that ends the process is known.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import faulthandler
 import importlib
 import json
 import os
+import re
 import resource
 import signal
 import sys
@@ -223,7 +224,8 @@ class Worker:
         self.write("<count>", "count", count=len(found))
         wanted = self.task["wanted"]
         if wanted is None:
-            wanted = sorted(found, key=lambda name: zlib.crc32(name.encode()))
+            named = filter(re.compile(self.task["only"]).search, found)
+            wanted = sorted(named, key=lambda name: zlib.crc32(name.encode()))
         for name in wanted:
             if name in self.task["done"]:
                 continue
@@ -233,7 +235,8 @@ class Worker:
             self.one(name, found[name])
             if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > MEMORY_KB:
                 raise SystemExit(4)
-        self.write("<end>", "end")
+        if not self.task["only"]:
+            self.write("<end>", "end")
 
     def one(self, name: str, case: unittest.TestCase) -> None:
         """Run one test."""
