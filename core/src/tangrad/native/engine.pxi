@@ -402,10 +402,6 @@ cdef list before_node(Run run, Node node, list grads):
         for nr, tensor_hooks in hooks.get("tensor", {}).items():
             if grads[nr] is not None:
                 grads[nr] = call_tensor_hooks(tensor_hooks, grads[nr])
-        for hook in list(hooks.get("pre", {}).values()):
-            replaced = hook(tuple(grads))
-            if replaced is not None:
-                grads = list(replaced) if isinstance(replaced, (tuple, list)) else [replaced]
         for nr, reference in hooks.get("retain", {}).items():
             kept = reference()
             if kept is not None and grads[nr] is not None:
@@ -417,11 +413,17 @@ cdef list before_node(Run run, Node node, list grads):
                 run.captured[position] = grads[nr]
             wanted = True
     if run.selective:
-        if isinstance(node, AccumulateGrad):
-            return grads if run.accumulates else None
-        if wanted and not needed_below(run, node):
+        if isinstance(node, AccumulateGrad) and not run.accumulates:
+            return None
+        if wanted and not isinstance(node, AccumulateGrad) and not needed_below(run, node):
             pass_nothing(run, node)
             return None
+    # Hooks before a node are about its running: where a gradient is only captured, it does not run.
+    if node.hooks is not None:
+        for hook in list((<dict>node.hooks).get("pre", {}).values()):
+            replaced = hook(tuple(grads))
+            if replaced is not None:
+                grads = list(replaced) if isinstance(replaced, (tuple, list)) else [replaced]
     return grads
 
 

@@ -84,6 +84,7 @@ cdef class Saved:
     cdef int64_t version
     cdef int edge
     cdef uint32_t output_nr
+    cdef bint unpacked          # a hook gave it in place of a leaf, whose history it has
     cdef object packed          # (unpack hook, packed value) under saved-tensor hooks
 
 

@@ -8,6 +8,7 @@ cdef object save_tensor(Node node, Tensor t, int edge):
     cdef Saved s = Saved.__new__(Saved)
     s.version = version_of(t)
     s.output_nr = t.output_nr_
+    s.unpacked = type(t.grad_fn_) is AccumulateGrad
     if t.flags & INFERENCE and not tg_tls.inference:
         raise RuntimeError("Inference tensors cannot be saved for backward. To work around you can make a clone to get "
                            "a normal tensor and use it in autograd.")
@@ -177,7 +178,7 @@ cdef Tensor unpack_tensor(Node node, Saved s, bint read=True):
     if source is None:
         return t
     if isinstance(source, AccumulateGrad):
-        if s.packed is None:
+        if s.packed is None and not s.unpacked:
             return (<AccumulateGrad>source).variable_
         t.flags |= REQUIRES_GRAD
         t.accumulator_ = NULL
