@@ -358,7 +358,7 @@ def copy_checked(Tensor dst not None, source not None, non_blocking=False):
         source: a tensor or a number.
 
     Raises:
-        RuntimeError: otherwise.
+        RuntimeError: otherwise, or the source is another dense view of the same memory.
     """
     cdef Tensor src = <Tensor>source if isinstance(source, Tensor) else number_tensor(source, dst)
     cdef int i, lead = dst.ndim_ - src.ndim_
@@ -371,6 +371,9 @@ def copy_checked(Tensor dst not None, source not None, non_blocking=False):
     for i in range(dst.ndim_ if dst.numel_ else 0):
         if dst.stride_[i] == 0 and dst.shape_[i] > 1:
             raise overlap_error(lookup_op("copy_"), dst)
+    if src.storage_ is dst.storage_ and shares_extent(src, dst) \
+            and not (src.offset_ == dst.offset_ and same_geometry(src, dst)):
+        raise shared_error(lookup_op("copy_"), src, dst)
     if non_blocking and dst.storage_.dev is not src.storage_.dev:
         from tangrad.tensor.transfers import copy_started
         if copy_started(dst, src):

@@ -680,11 +680,15 @@ cdef int check_apart(Op op, tuple args, list outs) except -1:
             value = args[op.tensor_param[i]]
             for t in value if isinstance(value, (list, tuple)) else (value,):
                 if isinstance(t, Tensor) and shares_extent(<Tensor>t, o):
-                    raise RuntimeError(
-                        "unsupported operation: some elements of the input tensor and the written-to tensor refer to "
-                        f"a single memory location. Please clone() the tensor before performing the operation. "
-                        f"({op.title} of {describe_tensor(<Tensor>t)} into {describe_tensor(o)})")
+                    raise shared_error(op, <Tensor>t, o)
     return 0
+
+
+cdef object shared_error(Op op, Tensor t, Tensor o):
+    return RuntimeError(
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+        f"location. Please clone() the tensor before performing the operation. ({op.title} of {describe_tensor(t)} "
+        f"into {describe_tensor(o)})")
 
 
 cdef object call_out(Op op, PyObject** flat, object out, uint64_t needs):

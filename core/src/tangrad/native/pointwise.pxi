@@ -305,7 +305,7 @@ cdef object run_pointwise_outs(Op op, tg_kernel* kernel, DeviceRuntime dev, oper
         if o.storage_.dev.type is not dev.type:
             raise RuntimeError(f"{op.title}: expected out tensor to have device {dev.device}, "
                                f"but got {o.storage_.dev.device} instead")
-        if o.dtype_.index != want or o.flags & (CONJ | NEG) or overlaps_partly(o, s):
+        if o.dtype_.index != want or o.flags & (CONJ | NEG) or overlaps_partly(op, o, s):
             temporary = empty_contiguous(ndim, shape, want, dev)
             targets.append((o, temporary))
             outs.append(temporary)
@@ -368,8 +368,12 @@ cdef int resize_out(Op op, Tensor o, int ndim, const int64_t* shape) except -1:
     return 0
 
 
-cdef bint overlaps_partly(Tensor o, operand_set* s):
-    """Whether an input shares bytes with the output in another geometry than its own."""
+cdef bint overlaps_partly(Op op, Tensor o, operand_set* s) except -1:
+    """Whether an input may share bytes with the output in another geometry than its own.
+
+    Raises:
+        RuntimeError: it does: what is read would depend on the order in which elements are written.
+    """
     cdef Tensor t
     cdef int i
     for i in range(s.n):
@@ -381,6 +385,8 @@ cdef bint overlaps_partly(Tensor o, operand_set* s):
         if t.offset_ == o.offset_ and t.ndim_ == o.ndim_ and memcmp(t.shape_, o.shape_, t.ndim_ * 8) == 0 \
                 and memcmp(t.stride_, o.stride_, t.ndim_ * 8) == 0 and t.dtype_ is o.dtype_:
             continue
+        if shares_extent(t, o):
+            raise shared_error(op, t, o)
         return True
     return False
 
