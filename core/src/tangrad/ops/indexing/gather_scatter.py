@@ -285,13 +285,16 @@ def _product_of_others(self: Any, dim: int, index: Any, src: Any, result: Any) -
     """Give for each factor the product of all else that is multiplied into its place.
 
     The product of the others than a zero leaves that zero out; every other one is the result
-    divided, so that its own derivative by a zero among the factors is not lost.
+    divided, so that its own derivative by a zero among the factors is not lost. Of two zeros each
+    is a factor of the other's: it makes that product zero, but not its derivative.
     """
     is_zero = src == 0
     factors = src.masked_fill(is_zero, 1)
-    zeros = tangrad.zeros_like(self).scatter_add(dim, index, is_zero.to(self.dtype))
+    none = tangrad.zeros_like(self)
+    zeros = none.scatter_add(dim, index, is_zero.to(self.dtype)).gather(dim, index)
+    other = none.scatter_add(dim, index, src.masked_fill(~is_zero, 0)).gather(dim, index) - src
     beside = scatter_multiply(self, dim, index, factors).gather(dim, index)
-    beside = beside.masked_fill(zeros.gather(dim, index) != 1, 0)
+    beside = tangrad.where(zeros == 1, beside, (beside * other).masked_fill(zeros != 2, 0))
     return tangrad.where(is_zero, beside, result.gather(dim, index) / factors)
 
 
