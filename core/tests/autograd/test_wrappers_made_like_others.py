@@ -75,3 +75,19 @@ def test_transforms_keep_what_wrappers_hold(transform: Any) -> None:
     x = tangrad.rand(2, 3)
     ours = transform(lambda a: a.exp(), Wrapper(x))
     assert tangrad.allclose(ours.inner, transform(lambda a: a.exp(), x))
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("parameter", [False, True])
+def test_a_deep_copy_has_what_the_wrapper_holds(parameter: bool, requires_grad: bool) -> None:
+    import copy
+
+    x: Any = Wrapper(tangrad.rand(3))
+    x = tangrad.nn.Parameter(x, requires_grad) if parameter else x.requires_grad_(requires_grad)
+    once, again = copy.deepcopy([x, x])
+    assert once is again
+    assert type(once) is type(x)
+    assert isinstance(once, tangrad.nn.Parameter) is parameter
+    assert once.requires_grad is requires_grad
+    assert once.inner.tolist() == x.inner.tolist()
+    assert once.inner.data_ptr() != x.inner.data_ptr()

@@ -202,7 +202,9 @@ def deepcopy_tensor(x: Any, memo: dict[int, Any]) -> Any:
         )
     source = x.detach()
     is_parameter = any(cls.__name__ == "Parameter" for cls in type(x).__mro__)
-    made = source.clone() if is_parameter else _on_copied_storage(source, memo)
+    # What a wrapper wraps is known to its class alone.
+    alone = is_parameter or _is_wrapper(source)
+    made = source.clone() if alone else _on_copied_storage(source, memo)
     made = _dressed(made, type(x), x.requires_grad)
     memo[id(x)] = made
     attributes = _attributes(x)
@@ -211,6 +213,12 @@ def deepcopy_tensor(x: Any, memo: dict[int, Any]) -> Any:
     if x.grad is not None and not is_parameter:
         made.grad = deepcopy_tensor(x.grad if x.grad.is_leaf else x.grad.detach(), memo)
     return made
+
+
+def _is_wrapper(x: Any) -> bool:
+    """Whether `__torch_dispatch__` of its class stands for values that a tensor does not have."""
+    wraps = hasattr(type(x), "__torch_dispatch__") and x.device.type != "meta"
+    return wraps and x.numel() > 0 and x.untyped_storage().data_ptr() == 0
 
 
 def _on_copied_storage(source: Any, memo: dict[int, Any]) -> Any:
