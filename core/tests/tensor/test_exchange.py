@@ -217,3 +217,8 @@ def test_a_bare_capsule_tells_its_device():
 def test_from_dlpack_needs_a_capsule():
     with pytest.raises(RuntimeError, match="int"):
         exchange.from_dlpack(3)
+
+
+def test_a_rest_of_a_buffer_is_told_in_bytes_behind_the_offset():
+    with pytest.raises(ValueError, match=r"length \(7 bytes\) after offset \(1 bytes\) must be"):
+        exchange.frombuffer(bytearray(8), dtype=torch.float32, offset=1)

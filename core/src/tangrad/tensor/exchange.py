@@ -144,7 +144,7 @@ def _warn_readonly(what: str, remedy: str) -> None:
     import warnings
 
     warnings.warn(
-        f"the given {what} is not writable; writing into the tensor is undefined behavior. Copy "
+        f"The given {what} is not writable. Writing into the tensor is undefined behavior: copy "
         f"it first, for example with {remedy}",
         UserWarning,
         stacklevel=3,
@@ -280,8 +280,8 @@ def _element_count(length: int, itemsize: int, count: int, offset: int) -> int:
         return count
     if (length - offset) % itemsize:
         raise ValueError(
-            f"buffer length ({length} bytes) after offset ({offset} bytes) must be a multiple of "
-            f"element size ({itemsize})"
+            f"buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a "
+            f"multiple of element size ({itemsize})"
         )
     return (length - offset) // itemsize
 

@@ -49,16 +49,22 @@ angle = pointwise(
 _FULL = ("float32", "float64")
 
 
+def _kind(x: Any) -> str:
+    """Return the name that PyTorch's messages have for a tensor's dtype, such as Float."""
+    kind: str = x.type().rpartition(".")[2]
+    return kind.removesuffix("Tensor")
+
+
 def _check_parts(name: str, first: Any, second: Any) -> None:
     if not (first.dtype.is_floating_point and second.dtype.is_floating_point):
         raise RuntimeError(
-            f"{name}: expected both inputs to be floating-point tensors, "
-            f"but got {first.dtype} and {second.dtype}"
+            f"{name}: Expected both inputs to be Half, Float or Double tensors but got "
+            f"{_kind(first)} and {_kind(second)}; convert with .to(dtype)"
         )
     if first.dtype != second.dtype:
         raise RuntimeError(
-            f"{name}: expected both inputs to have the same dtype, "
-            f"but got {first.dtype} and {second.dtype}"
+            f"{name}: Expected object of scalar type {_kind(first)} but got scalar type "
+            f"{_kind(second)} for second argument; convert one with .to(dtype)"
         )
 
 
@@ -76,7 +82,11 @@ complex = pointwise(
     samples=lambda s: s.binary(number=False) if s.dtype in _FULL else [],
     errors=lambda s: [
         (s(s.tensor(2, dtype="int64"), s.tensor(2, dtype="int64")), RuntimeError, "both inputs"),
-        (s(s.tensor(2, dtype="float32"), s.tensor(2, dtype="float64")), RuntimeError, "same dtype"),
+        (
+            s(s.tensor(2, dtype="float32"), s.tensor(2, dtype="float64")),
+            RuntimeError,
+            "second argument",
+        ),
     ],
     doc="Make complex numbers of their real and imaginary parts; halves give complex64.",
 )
