@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+FULL = os.environ.get("TANGRAD_TESTS") == "full"
+FETCHED = os.environ.get("TANGRAD_PYTORCH_TESTS", "")
 TESTS = """
 import unittest
 import torch
@@ -117,3 +120,11 @@ def test_a_file_runs_on_both_and_goes_on_after_a_crash(tmp_path: Path) -> None:
     assert causes == {
         "test_sum": "", "test_who": "value", "test_dies": "crash", "test_left": "name",
     }  # fmt: skip
+
+
+@pytest.mark.skipif(not (FULL and FETCHED), reason="PyTorch's tests: TANGRAD_PYTORCH_TESTS=FOLDER")
+def test_no_test_of_pytorchs_fails_that_passed_in_the_run_before() -> None:
+    tool = ROOT / "tools" / "pytorch_tests.py"
+    command = [sys.executable, str(tool), "--source", FETCHED, "--work", f"{FETCHED}/.verdicts"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
