@@ -108,7 +108,7 @@ class ClassUnit:
         if modifier in ("ignore", "unused"):
             return
         unit = self.world.make_unit(function, None if is_static else self.type)
-        unit.qualified = f"{self.qualified}.{node.name}"
+        unit.qualified = f"{self.qualified}{'_' if is_static else '.'}{node.name}"
         if isinstance(raw, property):
             (self.setters if setter else self.getters)[node.name] = unit
         elif is_static:

@@ -18,6 +18,7 @@ from tangrad_jit.scripting.tree.nodes import (
     Break,
     Const,
     Continue,
+    Convert,
     Do,
     Expr,
     For,
@@ -193,6 +194,8 @@ class Statements(Expressions):
             value = self._as_before(value, before, place)
             kind = value.type
         self.scope.set(name, kind, place, annotated is not None)
+        if value.type != kind:
+            value = Convert(place, kind, value, "refine")
         return [Assign(place, name, value)]
 
     def _as_before(self, value: Expr, before: Type, place: Place) -> Expr:

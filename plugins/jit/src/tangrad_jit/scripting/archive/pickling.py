@@ -1,0 +1,174 @@
+"""Write the pickles of archives: objects of the script language, tensors by their storages."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import tangrad
+from tangrad_jit.scripting.types import kinds
+from tangrad_jit.scripting.types.kinds import DictType, ListType, OptionalType, TupleType, Type
+
+__all__ = ["ObjectPickler"]
+
+_STORAGES = {
+    "float32": "FloatStorage",
+    "float64": "DoubleStorage",
+    "float16": "HalfStorage",
+    "bfloat16": "BFloat16Storage",
+    "int64": "LongStorage",
+    "int32": "IntStorage",
+    "int16": "ShortStorage",
+    "int8": "CharStorage",
+    "uint8": "ByteStorage",
+    "bool": "BoolStorage",
+    "complex64": "ComplexFloatStorage",
+    "complex128": "ComplexDoubleStorage",
+}
+_LISTS = {
+    kinds.INT: "build_intlist",
+    kinds.FLOAT: "build_doublelist",
+    kinds.BOOL: "build_boollist",
+    kinds.TENSOR: "build_tensorlist",
+}
+
+
+class ObjectPickler:
+    """Write one pickle of protocol 2, as PyTorch's own reader of archives takes it.
+
+    Args:
+        type_text: type -> as archives write it.
+        write_object: called for modules and instances, with the pickler.
+        storages: keys of storages, which several pickles share.
+    """
+
+    def __init__(self, type_text: Any, write_object: Any, storages: dict[int, Any]) -> None:
+        self.out = bytearray(b"\x80\x02")
+        self._type_text, self._write_object, self.storages = type_text, write_object, storages
+
+    def finished(self) -> bytes:
+        """Return the pickle."""
+        return bytes(self.out) + b"."
+
+    # --- opcodes
+
+    def name(self, module: str, name: str) -> None:
+        """Write the name of a global."""
+        self.out += f"c{module}\n{name}\n".encode()
+
+    def text(self, value: str) -> None:
+        """Write a text."""
+        content = value.encode("utf-8", "surrogatepass")
+        self.out += b"X" + struct.pack("<I", len(content)) + content
+
+    def integer(self, value: int) -> None:
+        """Write an integer."""
+        if 0 <= value < 256:
+            self.out += b"K" + bytes([value])
+        elif -(1 << 31) <= value < 1 << 31:
+            self.out += b"J" + struct.pack("<i", value)
+        else:
+            self.out += b"\x8a\x08" + struct.pack("<q", value)
+
+    def open(self) -> None:
+        """Put a mark."""
+        self.out += b"("
+
+    def new_object(self, module: str, name: str) -> None:
+        """Write an instance of a class, whose state follows."""
+        self.name(module, name)
+        self.out += b")\x81}("
+
+    def end_object(self) -> None:
+        """End the state of an instance."""
+        self.out += b"ub"
+
+    # --- values
+
+    def value(self, value: Any, kind: Type) -> None:
+        """Write a value of a type.
+
+        Raises:
+            RuntimeError: archives hold no values of it.
+        """
+        if isinstance(kind, OptionalType) and value is not None:
+            kind = kind.element
+        if value is None:
+            self.out += b"N"
+        elif isinstance(value, bool):
+            self.out += b"\x88" if value else b"\x89"
+        elif isinstance(value, int):
+            self.integer(value)
+        elif isinstance(value, float):
+            self.out += b"G" + struct.pack(">d", value)
+        elif isinstance(value, str):
+            self.text(value)
+        elif isinstance(value, tangrad.Tensor):
+            self.tensor(value)
+        elif isinstance(value, (list, dict)):
+            self._container(value, kind)
+        elif isinstance(value, tuple):
+            members = kind.elements if isinstance(kind, TupleType) else ()
+            self.open()
+            for item, member in zip(value, members, strict=True):
+                self.value(item, member)
+            self.out += b"t"
+        elif isinstance(value, (tangrad.nn.Module,)) or isinstance(kind, kinds.ClassType):
+            self._write_object(self, value, kind)
+        else:
+            raise RuntimeError(f"jit.save: no archive holds a {type(value).__name__}")
+
+    def _container(self, value: Any, kind: Type) -> None:
+        if isinstance(kind, ListType):
+            special = _LISTS.get(kind.element)
+            self.name("torch.jit._pickle", special or "restore_type_tag")
+            self.open()
+            self.out += b"]("
+            for item in value:
+                self.value(item, kind.element)
+            self.out += b"e"
+        else:
+            assert isinstance(kind, DictType)
+            special = None
+            self.name("torch.jit._pickle", "restore_type_tag")
+            self.open()
+            self.out += b"}("
+            for key, item in value.items():
+                self.value(key, kind.key)
+                self.value(item, kind.value)
+            self.out += b"u"
+        if special is None:
+            self.text(self._type_text(kind))
+        self.out += b"tR"
+
+    def tensor(self, value: Any) -> None:
+        """Write a tensor by its storage.
+
+        Raises:
+            RuntimeError: its dtype has no name in archives.
+        """
+        name = _STORAGES.get(value.dtype.name)
+        if name is None:
+            raise RuntimeError(f"jit.save: no archive holds tensors of {value.dtype}")
+        storage = value.untyped_storage()
+        key = self.storages.setdefault(
+            storage.data_ptr() or id(storage), (str(len(self.storages)), storage)
+        )[0]
+        self.name("torch._utils", "_rebuild_tensor_v2")
+        self.open()
+        self.open()
+        self.text("storage")
+        self.name("torch", name)
+        self.text(key)
+        self.text("cpu" if value.device.type == "cpu" else str(value.device))
+        self.integer(storage.nbytes() // value.dtype.itemsize)
+        self.out += b"tQ"
+        self.integer(value.storage_offset())
+        for numbers in (value.shape, value.stride()):
+            self.open()
+            for number in numbers:
+                self.integer(int(number))
+            self.out += b"t"
+        self.out += b"\x88" if value.requires_grad else b"\x89"
+        self.name("collections", "OrderedDict")
+        self.out += b")RtR"

@@ -1,0 +1,318 @@
+"""Write archives that PyTorch's `jit.load` reads."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from typing import Any
+
+import tangrad
+from tangrad import nn
+from tangrad_jit.scripting.archive.pickling import ObjectPickler
+from tangrad_jit.scripting.check.functions import Unit
+from tangrad_jit.scripting.code.library_text import FUNCTIONS, module_text
+from tangrad_jit.scripting.code.printer import Printer, UnprintableError, quoted
+from tangrad_jit.scripting.types import kinds
+from tangrad_jit.scripting.types.kinds import Type
+
+__all__ = ["write_function", "write_module"]
+
+# The version from which on no op is read by an upgrader.
+_VERSION = "10"
+
+
+def write_module(module: Any, f: Any, extra_files: dict[str, Any] | None = None) -> None:
+    """Write a scripted module.
+
+    Args:
+        module: the module.
+        f: path or file.
+        extra_files: name -> text or bytes to keep beside it.
+
+    Raises:
+        RuntimeError: it calls Python, or has something else that no archive holds.
+    """
+    made = _Archive()
+    root = made.module(module)
+    made.finish()
+    pickler = made.pickler()
+    made.write_module(pickler, module)
+    _write(f, made, pickler.finished(), extra_files)
+    del root
+
+
+def write_function(unit: Unit, f: Any, extra_files: dict[str, Any] | None = None) -> None:
+    """Write a scripted function, as the forward of a module without attributes.
+
+    Raises:
+        RuntimeError: it calls Python, or has something else that no archive holds.
+    """
+    made = _Archive()
+    name = "__torch__.PlaceholderModule"
+    body = made.printer.function(unit, "  ", "forward")
+    head, _, rest = body.partition("(")
+    given = f"self: {name}" + (",\n    " if unit.parameters else "")
+    made.put(
+        name,
+        "class PlaceholderModule(Module):\n  __parameters__ = []\n  __buffers__ = []\n"
+        f"  training : bool\n{head}({given}{rest}",
+    )
+    made.finish()
+    pickler = made.pickler()
+    pickler.new_object("__torch__", "PlaceholderModule")
+    pickler.text("training")
+    pickler.value(True, kinds.BOOL)
+    pickler.end_object()
+    _write(f, made, pickler.finished(), extra_files)
+
+
+class _NamingPrinter(Printer):
+    """A printer that gives units of one name names of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names: dict[int, str] = {}
+        self._kept: list[Any] = []
+        self._taken: set[str] = set()
+
+    def name_of(self, owner: Any) -> str:
+        if isinstance(owner, str):
+            return f"__torch__.torch.nn.functional.{owner}"
+        found = self._names.get(id(owner))
+        if found is None:
+            found = self._names[id(owner)] = self.fresh(super().name_of(owner))
+            self._kept.append(owner)
+        return found
+
+    def fresh(self, name: str) -> str:
+        """Return a name that nothing else in the archive has."""
+        prefix, _, last = name.rpartition(".")
+        found, k = name, 0
+        while found in self._taken:
+            found = f"{prefix}.___torch_mangle_{k}.{last}"
+            k += 1
+        self._taken.add(found)
+        return found
+
+
+class _Archive:
+    """The code of an archive, and what its objects are called."""
+
+    def __init__(self) -> None:
+        self.printer = _NamingPrinter()
+        self.files: dict[str, str] = {}
+        self.storages: dict[int, Any] = {}
+        self._done: list[Any] = []
+        self._libraries: dict[int, str] = {}
+        self._by_text: dict[str, str] = {}
+
+    def pickler(self) -> ObjectPickler:
+        """Return a pickler that knows the archive's types."""
+        return ObjectPickler(self.printer.type, self._object, self.storages)
+
+    def put(self, name: str, text: str) -> None:
+        """Add the code of something to the file of its module."""
+        path = "code/" + name.rpartition(".")[0].replace(".", "/") + ".py"
+        self.files[path] = self.files.get(path, "") + text
+
+    def finish(self) -> None:
+        """Add the code of all that is named and not there yet."""
+        k = 0
+        while k < len(self.printer.needed):
+            owner = self.printer.needed[k]
+            k += 1
+            if any(owner is other for other in self._done):
+                continue
+            self._done.append(owner)
+            name = self.printer.name_of(owner)
+            if isinstance(owner, str):
+                self.put(name, FUNCTIONS[owner])
+            elif isinstance(owner, Unit):
+                self.put(name, self.printer.function(owner, "", name.rpartition(".")[2]))
+            elif isinstance(owner, kinds.TupleType):
+                self.put(name, self._named_tuple(owner, name))
+            elif isinstance(owner, kinds.EnumType):
+                self.put(name, self._enum(owner, name))
+            elif hasattr(owner, "statics"):
+                self.put(name, self._class(owner, name))
+
+    def _named_tuple(self, kind: kinds.TupleType, name: str) -> str:
+        fields = "".join(
+            f"  {field} : {self.printer.type(member)}\n"
+            for field, member in zip(kind.names, kind.elements, strict=True)
+        )
+        return f"class {name.rpartition('.')[2]}(NamedTuple):\n{fields}"
+
+    def _enum(self, kind: kinds.EnumType, name: str) -> str:
+        members = "".join(
+            f"  {m.name} = {self.printer.constant(m.value, kind.value)}\n"
+            for m in kind.python_class
+        )
+        return f"class {name.rpartition('.')[2]}(Enum):\n{members}"
+
+    def _class(self, unit: Any, name: str) -> str:
+        text = f"class {name.rpartition('.')[2]}:\n"
+        for attribute, kind in unit.attributes.items():
+            text += f"  {attribute} : {self.printer.type(kind)}\n"
+        for method, function in unit.methods.items():
+            text += self.printer.function(function, "  ", method)
+        for suffix, group in (("getter", unit.getters), ("setter", unit.setters)):
+            for attribute, function in group.items():
+                text += self.printer.function(function, "  ", f"{attribute}_{suffix}")
+        return text
+
+    # --- modules
+
+    def module(self, module: Any) -> str:
+        """Add the class of a module, and return its name."""
+        unit = getattr(module, "script_unit", None)
+        inner = vars(module).get("library_module")
+        if unit is None or inner is not None:
+            return self._library(module if inner is None else inner, module)
+        if any(unit is other for other in self._done):
+            self._children(module)
+            return self.printer.name_of(unit)
+        self._done.append(unit)
+        name = self.printer.name_of(unit)
+        children = self._children(module)
+        text = _head(module, name)
+        for attribute, kind in unit.attributes.items():
+            text += f"  {attribute} : {self.printer.type(kind)}\n"
+        for child, kind_name in children.items():
+            declared = f"  {child} : {kind_name}\n"
+            if not child.isidentifier():
+                declared = f"  __annotations__[{quoted(child)}] = {kind_name}\n"
+            text += declared
+        if unit.is_container:
+            text += self._sequence(unit, children, name)
+        for key, method in unit.methods.items():
+            text += self.printer.function(method, "  ", key.replace(".", "_"))
+        self.put(name, text)
+        return name
+
+    def _children(self, module: Any) -> dict[str, str]:
+        found = {}
+        for key, child in module._modules.items():
+            if child is None:
+                found[key] = "NoneType"
+            elif vars(module)["script_unit"].attributes.get(key) is None:
+                found[key] = self.module(child)
+        return found
+
+    def _sequence(self, unit: Any, children: dict[str, str], name: str) -> str:
+        if not issubclass(unit.cls, nn.Sequential) or not children:
+            return ""
+        text = f"  def forward(self: {name},\n    input: Tensor) -> Tensor:\n"
+        for child in children:
+            owner = f"getattr(self, {quoted(child)})"
+            text += f"    input = ({owner}).forward(input)\n"
+        return text + "    return input\n"
+
+    def _library(self, module: Any, holder: Any) -> str:
+        """Add the class of a module of the library; those of the same text share one."""
+        known = self._libraries.get(id(holder))
+        if known is not None:
+            return known
+        unit_name = "__torch__." + f"{type(module).__module__}.{type(module).__name__}".replace(
+            "tangrad.", "torch.", 1
+        )
+        body = _head(module, "NAME")
+        for key, tensor in [*module._parameters.items(), *module._buffers.items()]:
+            body += f"  {key} : {'NoneType' if tensor is None else 'Tensor'}\n"
+        body += "  training : bool\n"
+        forward = module_text(module, "NAME")
+        if not forward:
+            raise UnprintableError(
+                f"jit.save: {type(module).__name__} has no form in archives; PyTorch's own can be "
+                "made of its parts"
+            )
+        body += forward
+        name = self._by_text.get(unit_name + body)
+        if name is None:
+            name = self.printer.fresh(unit_name)
+            self._by_text[unit_name + body] = name
+            text = body.replace("self: NAME", f"self: {name}").replace(
+                "class NAME", f"class {name.rpartition('.')[2]}"
+            )
+            self.put(name, text)
+        self._libraries[id(holder)] = name
+        return name
+
+    def write_module(self, pickler: ObjectPickler, module: Any) -> None:
+        """Write a module's state into a pickle."""
+        name = self.module(module)
+        prefix, _, last = name.rpartition(".")
+        pickler.new_object(prefix, last)
+        unit = getattr(module, "script_unit", None)
+        attributes: dict[str, Type] = {}
+        if unit is not None and "library_module" not in vars(module):
+            attributes = unit.attributes
+        else:
+            module = vars(module).get("library_module", module)
+            attributes = dict.fromkeys([*module._parameters, *module._buffers], kinds.TENSOR)
+            attributes["training"] = kinds.BOOL
+        for key, kind in attributes.items():
+            pickler.text(key)
+            pickler.value(getattr(module, key), kind)
+        for key, child in module._modules.items():
+            if key in attributes:
+                continue
+            pickler.text(key)
+            if child is None:
+                pickler.value(None, kinds.NONE)
+            else:
+                self.write_module(pickler, child)
+        pickler.end_object()
+
+    def _object(self, pickler: ObjectPickler, value: Any, kind: Type) -> None:
+        if isinstance(value, nn.Module):
+            self.write_module(pickler, value)
+            return
+        assert isinstance(kind, kinds.ClassType)
+        prefix, _, last = self.printer.type(kind).rpartition(".")
+        self.finish()
+        pickler.new_object(prefix, last)
+        for key, attribute in kind.unit.attributes.items():
+            pickler.text(key)
+            pickler.value(getattr(value, key), attribute)
+        pickler.end_object()
+
+
+def _head(module: Any, name: str) -> str:
+    parameters = "".join(f"{quoted(k)}, " for k, t in module._parameters.items() if t is not None)
+    buffers = "".join(f"{quoted(k)}, " for k, t in module._buffers.items() if t is not None)
+    return (
+        f"class {name.rpartition('.')[2]}(Module):\n  __parameters__ = [{parameters}]\n"
+        f"  __buffers__ = [{buffers}]\n"
+    )
+
+
+def _write(f: Any, made: _Archive, data: bytes, extra_files: dict[str, Any] | None) -> None:
+    constants = made.pickler()
+    constants.open()
+    for tensor in made.printer.constants:
+        constants.tensor(tensor)
+    constants.out += b"t"
+    target = os.fspath(f) if isinstance(f, os.PathLike) else f
+    with zipfile.ZipFile(target, "w") as archive:
+
+        def put(name: str, content: str | bytes) -> None:
+            archive.writestr(f"archive/{name}", content)
+
+        for name, content in (extra_files or {}).items():
+            put(f"extra/{name}", content)
+        put("data.pkl", data)
+        put("byteorder", "little")
+        for key, storage in made.storages.values():
+            put(f"data/{key}", _bytes_of(storage))
+        for path, text in made.files.items():
+            put(path, text)
+        put("constants.pkl", constants.finished())
+        put("version", f"{_VERSION}\n")
+        put(".data/serialization_id", "0" * 40)
+
+
+def _bytes_of(storage: Any) -> bytes:
+    held = tangrad.empty(0, dtype=tangrad.uint8, device=storage.device)
+    held.set_(storage, 0, (storage.nbytes(),), (1,))
+    return bytes(held.cpu().numpy().tobytes())

@@ -1,0 +1,451 @@
+"""The typed tree as the code of PyTorch's archives: the script language, with resolved names."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tangrad
+from tangrad_jit.scripting.code.library_text import FUNCTIONS
+from tangrad_jit.scripting.program.values import rt_code
+from tangrad_jit.scripting.tree import nodes as tree
+from tangrad_jit.scripting.types import kinds
+from tangrad_jit.scripting.types.kinds import (
+    DictType,
+    FutureType,
+    ListType,
+    ModuleType,
+    OptionalType,
+    TupleType,
+    Type,
+    UnionType,
+)
+
+__all__ = ["Printer", "UnprintableError", "quoted", "text_of_unit"]
+
+# Names that the reader of archives gives a meaning of its own.
+_RESERVED = frozenset(
+    "torch __torch__ CONSTANTS ops inf nan annotate uninitialized unchecked_cast fork getattr".split()
+)
+_AS_CALLS = {"Int": "int", "Float": "float", "Bool": "bool", "str": "str", "Print": "print"}
+_AS_METHODS = frozenset(
+    "float double half bfloat16 int long short char byte bool cfloat cdouble cpu cuda".split()
+)
+_OF_PRIM = frozenset({"min", "max"})
+_FOLDED = frozenset({"sorted"})
+
+
+class UnprintableError(RuntimeError):
+    """A program that no archive can hold."""
+
+
+def text_of_unit(unit: Any) -> str:
+    """Return the code of a function or a method."""
+    return Printer().function(unit)
+
+
+def quoted(text: str) -> str:
+    """Return a text as a literal that PyTorch's reader takes."""
+    made = []
+    for c in text:
+        if c in '"\\':
+            made.append("\\" + c)
+        elif c == "\n":
+            made.append("\\n")
+        elif c == "\t":
+            made.append("\\t")
+        elif ord(c) < 32 or ord(c) == 127:
+            made.append(f"\\{ord(c):03o}")
+        else:
+            made.append(c)
+    return f'"{"".join(made)}"'
+
+
+class Printer:
+    """Print functions.
+
+    Attributes:
+        needed: what the code names: units of functions and classes, types, functions of the
+            library by name.
+        constants: tensors, in order.
+    """
+
+    def __init__(self) -> None:
+        self.needed: list[Any] = []
+        self.constants: list[Any] = []
+        self._returned: Type = kinds.NONE
+
+    # --- names and types
+
+    def name_of(self, owner: Any) -> str:
+        """Return the qualified name of a unit or a type; archives of several give others."""
+        return str(getattr(owner, "qualified", None) or owner.text)
+
+    def _need(self, owner: Any) -> str:
+        if not any(owner is other for other in self.needed):
+            self.needed.append(owner)
+        return self.name_of(owner)
+
+    def type(self, kind: Type) -> str:
+        """Return a type as archives write it."""
+        if kind in kinds.ENUM_LIKE:
+            return "int"
+        if isinstance(kind, ListType):
+            return f"List[{self.type(kind.element)}]"
+        if isinstance(kind, DictType):
+            return f"Dict[{self.type(kind.key)}, {self.type(kind.value)}]"
+        if isinstance(kind, OptionalType):
+            return f"Optional[{self.type(kind.element)}]"
+        if isinstance(kind, FutureType):
+            return f"Future[{self.type(kind.element)}]"
+        if isinstance(kind, UnionType):
+            return f"Union[{', '.join(map(self.type, kind.members))}]"
+        if isinstance(kind, TupleType):
+            if kind.python_class is not None or kind.names:
+                return self._need(kind)
+            return f"Tuple[{', '.join(map(self.type, kind.elements)) or '()'}]"
+        if isinstance(kind, (kinds.ClassType, kinds.InterfaceType, ModuleType)):
+            return self._need(kind.unit)
+        if isinstance(kind, kinds.EnumType):
+            return self._need(kind)
+        return kind.text
+
+    # --- functions
+
+    def function(self, unit: Any, indent: str = "", name: str = "") -> str:
+        """Return the code of a function."""
+        self._returned = unit.returned
+        parts = []
+        for p in unit.parameters:
+            default = f"={self.constant(p.default, p.type)}" if p.has_default else ""
+            parts.append(f"{_safe(p.name)}: {self.type(p.type)}{default}")
+        given = f",\n{indent}    ".join(parts)
+        head = f"{indent}def {name or unit.node.name}({given}) -> {self.type(unit.returned)}:\n"
+        return head + self._block(unit.body, indent + "  ")
+
+    def _block(self, nodes: list[tree.Node], indent: str) -> str:
+        text = "".join(self._statement(node, indent) for node in nodes)
+        return text or f"{indent}pass\n"
+
+    def _statement(self, node: Any, indent: str) -> str:
+        method = getattr(self, f"_do_{type(node).__name__}")
+        lines: list[str] = method(node, indent)
+        return "".join(
+            line if line.endswith("\n") else f"{indent}{line}\n" for line in lines
+        )
+
+    def _do_Assign(self, node: tree.Assign, indent: str) -> list[str]:
+        return [f"{self._target(node.target)} = {self.expr(node.value)}"]
+
+    def _target(self, target: Any, inner: bool = False) -> str:
+        if isinstance(target, str):
+            return _safe(target)
+        parts = [self._target(part, True) for part in target.targets]
+        if target.star >= 0:
+            parts[target.star] = "*" + parts[target.star]
+        text = ", ".join(parts) + ("," if len(parts) == 1 else "")
+        return f"({text})" if inner else text
+
+    def _do_SetAttr(self, node: tree.SetAttr, indent: str) -> list[str]:
+        return [f"{self.expr(node.owner)}.{node.name} = {self.expr(node.value)}"]
+
+    def _do_SetItem(self, node: tree.SetItem, indent: str) -> list[str]:
+        return [f"{self.expr(node.owner)}[{self._index(node.parts)}] = {self.expr(node.value)}"]
+
+    def _do_Do(self, node: tree.Do, indent: str) -> list[str]:
+        return [self.expr(node.value)]
+
+    def _do_If(self, node: tree.If, indent: str) -> list[str]:
+        lines = [f"if {self.expr(node.condition)}:", self._block(node.body, indent + "  ")]
+        if node.orelse:
+            lines += ["else:", self._block(node.orelse, indent + "  ")]
+        return lines
+
+    def _do_While(self, node: tree.While, indent: str) -> list[str]:
+        return [f"while {self.expr(node.condition)}:", self._block(node.body, indent + "  ")]
+
+    def _do_For(self, node: tree.For, indent: str) -> list[str]:
+        head = f"for {self._target(node.target)} in {self._iteration(node.iteration)}:"
+        return [head, self._block(node.body, indent + "  ")]
+
+    def _iteration(self, over: tree.Iteration) -> str:
+        values = [self.expr(value) for value in over.values]
+        if over.kind == "range":
+            return f"range({', '.join(values)})"
+        if over.kind in ("enumerate", "zip"):
+            return f"{over.kind}({', '.join([*map(self._iteration, over.parts), *values])})"
+        return values[0]
+
+    def _do_With(self, node: tree.With, indent: str) -> list[str]:
+        items = []
+        for context, name in zip(node.contexts, node.names, strict=True):
+            made = self._context(context)
+            items.append(made if name is None else f"{made} as {self._target(name)}")
+        return [f"with {', '.join(items)}:", self._block(node.body, indent + "  ")]
+
+    def _context(self, node: tree.Expr) -> str:
+        if isinstance(node, tree.PythonCall):
+            name = f"context_{node.name}"
+            if name not in FUNCTIONS:
+                raise UnprintableError(f"the context {node.name} has no form in archives")
+            args = ", ".join(self.expr(arg) for arg in node.args)
+            return f"{self._need(name)}({args})"
+        return self.expr(node)
+
+    def _do_Break(self, node: tree.Break, indent: str) -> list[str]:
+        return ["break"]
+
+    def _do_Continue(self, node: tree.Continue, indent: str) -> list[str]:
+        return ["continue"]
+
+    def _do_Return(self, node: tree.Return, indent: str) -> list[str]:
+        return [f"return {self.expr(node.value)}"]
+
+    def _do_Raise(self, node: tree.Raise, indent: str) -> list[str]:
+        call = f"ops.prim.RaiseException({self.expr(node.message)}, {quoted(node.name)})"
+        return [call, f"return uninitialized({self.type(self._returned)})"]
+
+    def _do_Assert(self, node: tree.Assert, indent: str) -> list[str]:
+        message = "" if node.message is None else f", {self.expr(node.message)}"
+        return [f"assert {self.expr(node.condition)}{message}"]
+
+    # --- expressions
+
+    def expr(self, node: tree.Expr) -> str:
+        """Return the code of an expression."""
+        made: str = getattr(self, f"_on_{type(node).__name__}")(node)
+        return made
+
+    def _each(self, nodes: list[tree.Expr]) -> str:
+        return ", ".join(self.expr(node) for node in nodes)
+
+    def _on_Const(self, node: tree.Const) -> str:
+        return self.constant(node.value, node.type)
+
+    def constant(self, value: Any, kind: Type) -> str:
+        """Return the code of a constant."""
+        if isinstance(value, (tangrad.dtype, tangrad.layout, tangrad.memory_format)):
+            return str(rt_code(value))
+        if isinstance(value, tangrad.device):
+            return f"torch.device({quoted(str(value))})"
+        if value is ...:
+            return "..."
+        if value is None or isinstance(value, bool):
+            return str(value)
+        if isinstance(value, float):
+            return repr(value) if math.isfinite(value) else str(value)
+        if isinstance(value, complex):
+            return f"torch.Complex({value.real!r}, {value.imag!r})"
+        if isinstance(value, str):
+            return quoted(value)
+        if isinstance(value, kinds.EnumType):
+            return self.type(value)
+        if isinstance(kind, kinds.EnumType):
+            return f"{self.type(kind)}.{value.name}"
+        if isinstance(value, tangrad.Tensor):
+            self.constants.append(value)
+            return f"CONSTANTS.c{len(self.constants) - 1}"
+        return self._constant_container(value, kind)
+
+    def _constant_container(self, value: Any, kind: Type) -> str:
+        if isinstance(value, list) and isinstance(kind, ListType):
+            inside = ", ".join(self.constant(item, kind.element) for item in value)
+            return f"[{inside}]"
+        if isinstance(value, tuple) and isinstance(kind, TupleType):
+            inside = ", ".join(map(self.constant, value, kind.elements))
+            return f"({inside}{',' if len(value) == 1 else ''})"
+        return repr(value)
+
+    def _on_Local(self, node: tree.Local) -> str:
+        return _safe(node.name)
+
+    def _on_Apply(self, node: tree.Apply) -> str:
+        name = node.builtin.name
+        if name in _AS_CALLS:
+            return f"{_AS_CALLS[name]}({self._each(node.args)})"
+        if name in _FOLDED:
+            return f"torch.{name}({self.expr(node.args[0])})"
+        if name in ("__is__", "__isnot__"):
+            sign = "is" if name == "__is__" else "is not"
+            return f"({self.expr(node.args[0])} {sign} {self.expr(node.args[1])})"
+        if name == "percentFormat":
+            rest = self._each(node.args[1:])
+            return f"torch.percentFormat({self.expr(node.args[0])}, ({rest},))"
+        if name == "warn":
+            return f"torch.warn({self.expr(node.args[0])}, 2)"
+        scalar = node.args and node.args[0].type != kinds.TENSOR
+        if name in ("type", "index") and node.args[0].type == kinds.DEVICE:
+            return f"({self.expr(node.args[0])}).{name}"
+        if name == "abs" and scalar:
+            return f"ops.prim.abs({self._each(node.args)})"
+        if name in _OF_PRIM and scalar:
+            return f"ops.prim.{name}({self._each(node.args)})"
+        if name in _AS_METHODS and node.args and not scalar:
+            return f"({self.expr(node.args[0])}).{name}()"
+        return f"torch.{name}({self._each(node.args)})"
+
+    def _on_OpCall(self, node: tree.OpCall) -> str:
+        name = node.name.rpartition("::")[2]
+        kwargs = [f"{key}={self.expr(value)}" for key, value in node.kwargs.items()]
+        given = [self.expr(arg) for arg in node.args]
+        if isinstance(node.callee, str):
+            return f"({given[0]}).{node.callee}({', '.join([*given[1:], *kwargs])})"
+        if _is_functional(node.callee):
+            if name not in FUNCTIONS:
+                raise UnprintableError(
+                    f"nn.functional.{name} has no form in archives; call ops of the top level"
+                )
+            return f"{self._need(name)}({', '.join([*given, *kwargs])})"
+        namespace, _, plain = node.name.partition("::")
+        if namespace != "aten":
+            return f"ops.{namespace}.{plain}({', '.join([*given, *kwargs])})"
+        return f"torch.{name}({', '.join([*given, *kwargs])})"
+
+    def _on_Call(self, node: tree.Call) -> str:
+        return f"{self._need(node.unit)}({self._each(node.args)})"
+
+    def _on_Invoke(self, node: tree.Invoke) -> str:
+        name = node.name
+        owner = getattr(node.owner.type, "unit", None)
+        if node.unit is not None and owner is not None:
+            name = self.method_name(owner, node.unit, name)
+        return f"({self.expr(node.owner)}).{name}({self._each(node.args)})"
+
+    def method_name(self, owner: Any, unit: Any, name: str) -> str:
+        """Return the name of a method in archives: of a property's functions, with what they do."""
+        if unit is getattr(owner, "getters", {}).get(name):
+            return f"{name}_getter"
+        if unit is getattr(owner, "setters", {}).get(name):
+            return f"{name}_setter"
+        methods = getattr(owner, "methods", {})
+        for key, method in methods.items():
+            if method is unit:
+                return str(key).replace(".", "_")
+        return name
+
+    def _on_PythonCall(self, node: tree.PythonCall) -> str:
+        raise UnprintableError(
+            f"Could not export Python function call '{node.name}'. Remove calls to Python functions "
+            "before export. Did you forget to add @script or @script_method annotation?"
+        )
+
+    def _on_New(self, node: tree.New) -> str:
+        return f"{self._need(node.unit)}({self._each(node.args)})"
+
+    def _on_Fork(self, node: tree.Fork) -> str:
+        call = node.call
+        if isinstance(call, tree.Call):
+            return f"fork({self._need(call.unit)}, {self._each(call.args)})"
+        raise UnprintableError("fork of something else than a scripted function has no form")
+
+    def _on_GetAttr(self, node: tree.GetAttr) -> str:
+        owner = self.expr(node.owner)
+        if not node.name.isidentifier():
+            return f"getattr({owner}, {quoted(node.name)})"
+        if isinstance(node.owner.type, ModuleType) and isinstance(node.type, ModuleType):
+            self._need(node.type.unit)
+        return f"{owner if isinstance(node.owner, tree.Local) else f'({owner})'}.{node.name}"
+
+    def _on_MakeList(self, node: tree.MakeList) -> str:
+        assert isinstance(node.type, ListType)
+        inside = f"[{self._each(node.elements)}]"
+        if node.elements and all(e.type == node.type.element for e in node.elements):
+            return inside
+        return f"annotate({self.type(node.type)}, {inside})"
+
+    def _on_MakeTuple(self, node: tree.MakeTuple) -> str:
+        assert isinstance(node.type, TupleType)
+        if node.type.names:
+            return f"{self.type(node.type)}({self._each(node.elements)})"
+        return f"({self._each(node.elements)}{',' if len(node.elements) == 1 else ''})"
+
+    def _on_MakeDict(self, node: tree.MakeDict) -> str:
+        pairs = [
+            f"{self.expr(k)}: {self.expr(v)}"
+            for k, v in zip(node.keys, node.values, strict=True)
+        ]
+        return f"annotate({self.type(node.type)}, {{{', '.join(pairs)}}})"
+
+    def _on_TupleItem(self, node: tree.TupleItem) -> str:
+        return f"({self.expr(node.value)})[{node.index}]"
+
+    def _on_SliceOf(self, node: tree.SliceOf) -> str:
+        parts = ["" if p is None else self.expr(p) for p in (node.start, node.stop, node.step)]
+        return ":".join(parts if parts[2] else parts[:2])
+
+    def _on_Subscript(self, node: tree.Subscript) -> str:
+        return f"({self.expr(node.owner)})[{self._index(node.parts)}]"
+
+    def _index(self, parts: list[tree.Expr]) -> str:
+        return self._each(parts)
+
+    def _on_And(self, node: tree.And) -> str:
+        return f"({self.expr(node.left)} and {self.expr(node.right)})"
+
+    def _on_Or(self, node: tree.Or) -> str:
+        return f"({self.expr(node.left)} or {self.expr(node.right)})"
+
+    def _on_Not(self, node: tree.Not) -> str:
+        return f"(not {self.expr(node.value)})"
+
+    def _on_IfElse(self, node: tree.IfElse) -> str:
+        parts = [self.expr(n) for n in (node.body, node.condition, node.orelse)]
+        return f"({parts[0]} if {parts[1]} else {parts[2]})"
+
+    def _on_IsInstance(self, node: tree.IsInstance) -> str:
+        listed = ", ".join(self.type(kind) for kind in node.kinds)
+        return f"isinstance({self.expr(node.value)}, ({listed},))"
+
+    def _on_Convert(self, node: tree.Convert) -> str:
+        value, kind = self.expr(node.value), node.kind
+        if kind == "refine":
+            if kinds.is_subtype(node.value.type, node.type):
+                return f"annotate({self.type(node.type)}, {value})"
+            return f"unchecked_cast({self.type(node.type)}, {value})"
+        if kind == "cast":
+            return f"unchecked_cast({self.type(node.type)}, {value})"
+        if kind.startswith("tolist"):
+            return f"annotate({self.type(node.type)}, ({value}).tolist())"
+        if kind == "code" or kind.endswith(" of code"):
+            return value
+        if kind in ("list", "list of int"):
+            return self._listed(node)
+        called = {
+            "int": "int",
+            "float": "float",
+            "bool": "bool",
+            "complex": "torch.Complex",
+            "number": "torch.item",
+            "device": "torch.device",
+            "unwrap": "torch._unwrap_optional",
+        }
+        return f"{called[kind]}({value})"
+
+    def _listed(self, node: tree.Convert) -> str:
+        value, whole = node.value, node.kind == "list of int"
+        if isinstance(value, tree.MakeTuple):
+            parts = [self.expr(element) for element in value.elements]
+        else:
+            text = self.expr(value)
+            count = len(value.type.elements)  # type: ignore[attr-defined]
+            parts = [f"({text})[{k}]" for k in range(count)]
+        parts = [f"int({part})" for part in parts] if whole else parts
+        return f"annotate({self.type(node.type)}, [{', '.join(parts)}])"
+
+    def _on_Comprehension(self, node: tree.Comprehension) -> str:
+        loop = f"for {self._target(node.target, True)} in {self._iteration(node.iteration)}"
+        if node.key is None:
+            return f"[{self.expr(node.value)} {loop}]"
+        return f"{{{self.expr(node.key)}: {self.expr(node.value)} {loop}}}"
+
+
+def _safe(name: str) -> str:
+    return f"{name}_" if name in _RESERVED else name
+
+
+def _is_functional(callee: Any) -> bool:
+    """Whether something is a function of `nn.functional`, whose arguments are not aten's."""
+    definition = getattr(callee, "definition", None)
+    if definition is not None:
+        return bool(definition.namespace == "nn")
+    return str(getattr(callee, "__module__", "")).startswith("tangrad.nn")
