@@ -1,62 +1,10 @@
 """Scripted programs: what they give, and what they raise, as in PyTorch."""
 
-import copy
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+from script_sides import OURS, WANTED, close, outcome
 
 import tangrad
-
-HERE = Path(__file__).parent
-
-
-def load(side, name):
-    """Return the module of cases for a side."""
-    sys.modules["scripted_side"] = side
-    spec = importlib.util.spec_from_file_location(name, HERE / "script_cases.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-WANTED, OURS = load(torch, "script_cases_torch"), load(tangrad, "script_cases_tangrad")
-
-
-def plain(value):
-    """Return a value without what tells the sides apart."""
-    if isinstance(value, (torch.Tensor, tangrad.Tensor)):
-        return "tensor", value.detach().tolist(), str(value.dtype).partition(".")[2]
-    if isinstance(value, list):
-        return [plain(item) for item in value]
-    if isinstance(value, tuple):
-        return tuple(plain(item) for item in value)
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    return type(value).__name__, repr(value)
-
-
-def outcome(function, args):
-    """Return what a call gives, or the last line of what it raises."""
-    try:
-        return plain(function(*copy.deepcopy(args)))
-    except Exception as error:
-        return type(error).__name__, str(error).strip().split("\n")[-1]
-
-
-def close(one, other):
-    """Return whether two outcomes are the same but for the rounding of tensors."""
-    if isinstance(one, tuple) and one[:1] == ("tensor",) and other[:1] == ("tensor",):
-        same = torch.allclose(torch.tensor(one[1]), torch.tensor(other[1]), rtol=1e-4, atol=1e-5)
-        return same and one[2] == other[2]
-    if isinstance(one, (list, tuple)) and type(one) is type(other) and len(one) == len(other):
-        return all(map(close, one, other))
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(close(one[k], other[k]) for k in one)
-    return one == other
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -30,6 +30,7 @@ from tangrad_jit.tracing.batches import BatchGraph
 from tangrad_jit.tracing.structure import Arguments, Structure
 from tangrad_jit.tracing.traced_module import (
     ScriptFunction,
+    ScriptModule,
     TopLevelTracedModule,
     TracedGraph,
     TracedModule,
@@ -41,19 +42,22 @@ _LARGEST_TEXT = 1 << 28
 
 
 def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-    """Write a traced module or function.
+    """Write a scripted or traced module or function.
+
+    What is scripted is written in PyTorch's form, which its own `jit.load` reads, too.
 
     Args:
-        m: what `trace` or `trace_module` returned.
+        m: what `script`, `trace` or `trace_module` returned.
         f: path or file.
         _extra_files: name -> text or bytes to keep beside it.
 
     Raises:
         ValueError: `m` was not traced, or its graph has a constant that no text stands for.
     """
-    if not isinstance(m, (TopLevelTracedModule, ScriptFunction)):
+    if not isinstance(m, (ScriptModule, ScriptFunction)):
         raise ValueError(
-            f"jit.save writes what jit.trace makes, not {type(m).__name__}: trace it first"
+            f"jit.save writes what jit.trace and jit.script make, not {type(m).__name__}: trace or "
+            "script it first"
         )
     m.save(f, _extra_files)
 
@@ -64,7 +68,7 @@ def load(
     _extra_files: dict[str, Any] | None = None,
     _restore_shapes: bool = False,
 ) -> Any:
-    """Return what `jit.save` wrote.
+    """Return what `jit.save` wrote, here or in PyTorch.
 
     Args:
         f: path or file.
@@ -78,6 +82,10 @@ def load(
     """
     try:
         with zipfile.ZipFile(f) as archive:
+            if any(name.rpartition("/")[2] == "constants.pkl" for name in archive.namelist()):
+                from tangrad_jit.scripting.archive.reading import read_archive
+
+                return read_archive(archive, map_location, _extra_files)
             return _read(archive, map_location, _extra_files)
     except (SerializationError, FileNotFoundError, MemoryError):
         raise

@@ -69,6 +69,8 @@ def write_function(unit: Unit, f: Any, extra_files: dict[str, Any] | None = None
 class _NamingPrinter(Printer):
     """A printer that gives units of one name names of their own."""
 
+    is_for_archive = True
+
     def __init__(self) -> None:
         super().__init__()
         self._names: dict[int, str] = {}
@@ -77,7 +79,7 @@ class _NamingPrinter(Printer):
 
     def name_of(self, owner: Any) -> str:
         if isinstance(owner, str):
-            return f"__torch__.torch.nn.functional.{owner}"
+            return super().name_of(owner)
         found = self._names.get(id(owner))
         if found is None:
             found = self._names[id(owner)] = self.fresh(super().name_of(owner))

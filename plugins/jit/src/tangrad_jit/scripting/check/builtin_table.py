@@ -52,6 +52,8 @@ __not__(bool self) -> bool :: not _0
 divmod(int x, int y) -> (int, int) :: rt_divmod(_0, _1)
 divmod(num x, num y) -> (float, float) :: rt_float_divmod(_0, _1)
 round(num a) -> float :: rt_round(_0)
+__derive_index(int index, int start, int step) -> int :: int: _1 + _0 * _2
+__range_length(int lo, int hi, int step) -> int :: rt_range_length(_0, _1, _2)
 gcd(int a, int b) -> int :: rt_gcd(_0, _1)
 min(int a, int b) -> int :: min(_0, _1)
 min(num a, num b) -> float :: rt_min(_0, _1)
@@ -265,6 +267,7 @@ _CONTAINERS = """
 !_set_item(Dict(k, v) l, k idx, v value) -> None :: rt_set_item(_0, _1, _2)
 !Delete(t[] self, int idx) -> None :: rt_delete(_0, _1)
 !Delete(Dict(k, v) self, k key) -> None :: rt_delete(_0, _1)
+!add_(t[] self, t[] b) -> t[] :: rt_extended(_0, _1)
 copy(t[] self) -> t[] :: _0[:]
 index(t[] self, t el) -> int :: rt_list_index(_0, _1)
 count(t[] self, t el) -> int :: _0.count(_1)

@@ -14,7 +14,6 @@ from tangrad_jit.scripting.check.python_names import PythonNames
 from tangrad_jit.scripting.check.values import Bound, Value
 from tangrad_jit.scripting.source.places import Place, ScriptError, Source, place_of
 from tangrad_jit.scripting.tree.nodes import Const, Do, Expr, GetAttr, Invoke, New, Node, SetAttr
-from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.annotations import AnnotationError, type_of_object
 from tangrad_jit.scripting.types.kinds import ClassType, InterfaceType, ModuleType, Type, is_subtype
 
@@ -219,6 +218,8 @@ class ClassValue(Value):
     def attribute(self, check: Any, name: str, place: Place) -> Any:
         """Return a static method, or a constant."""
         unit = self.kind.unit
+        if name == "__new__":
+            return _Maker(self.kind)
         if name in unit.statics:
             return FunctionValue([unit.statics[name]])
         if name in unit.constants:
@@ -238,6 +239,22 @@ class ClassValue(Value):
         me = Const(place, self.kind, None)
         given = init.bind(check, [me, *args], kwargs, place)
         return New(place, self.kind, unit, given[1:])
+
+
+class _Maker(Value):
+    """`X.__new__`, as archives call it before `__init__`."""
+
+    def __init__(self, kind: ClassType) -> None:
+        self.kind = kind
+
+    def __str__(self) -> str:
+        return f"{self.kind}.__new__"
+
+    def call(
+        self, check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
+    ) -> Expr | Value:
+        """Make an instance without attributes."""
+        return New(place, self.kind, self.kind.unit, None)
 
 
 class InterfaceUnit:
@@ -262,7 +279,7 @@ class InterfaceUnit:
         for statement in self.node.body:
             if isinstance(statement, ast.FunctionDef):
                 unit = self.world.make_unit(self.cls.__dict__[statement.name], self.type)
-                unit._returned, unit._body = unit.declared or kinds.TENSOR, []
+                unit.declare_only()
                 self.methods[statement.name] = unit
 
     def is_served_by(self, kind: Type) -> bool:

@@ -176,6 +176,10 @@ class Unit:
         assert self._body is not None
         return self._body
 
+    def declare_only(self) -> None:
+        """Leave the body unread: that of an interface's method."""
+        self._returned, self._body = self.declared or kinds.TENSOR, []
+
     def check(self) -> None:
         """Check the body, once.
 

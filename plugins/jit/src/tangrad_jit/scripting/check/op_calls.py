@@ -323,6 +323,9 @@ def fit(value: Expr, kind: str) -> Expr | None:
         if have == kinds.NONE:
             return value
         if isinstance(have, OptionalType):
+            code = _SIMPLE.get(kind[:-1])
+            if code in kinds.ENUM_LIKE and have.element == kinds.INT:
+                return Convert(value.place, optional_of(code), value, f"{code} of code")
             inner = Convert(value.place, have.element, value, "refine")
             fitted = fit(inner, kind[:-1])
             return None if fitted is None else value if fitted is inner else _through(value, kind)

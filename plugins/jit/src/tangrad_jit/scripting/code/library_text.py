@@ -33,7 +33,8 @@ def _pointwise(name: str, parameters: str = "", inner: str = "") -> str:
 
 
 def _along(name: str) -> str:
-    return f"""def {name}(input: Tensor, dim: Optional[int]=None, _stacklevel: int=3, dtype: Optional[int]=None) -> Tensor:
+    return f"""def {name}(input: Tensor, dim: Optional[int]=None, _stacklevel: int=3,
+    dtype: Optional[int]=None) -> Tensor:
   number = -1
   if dim is not None:
     number = dim
@@ -50,13 +51,15 @@ def _loss(name: str) -> str:
 def _pool(d: int, kind: str) -> str:
     given = "kernel_size: List[int], stride: Optional[List[int]]=None, padding: List[int]=[0]"
     if kind == "max":
-        return f"""def max_pool{d}d(input: Tensor, {given}, dilation: List[int]=[1], ceil_mode: bool=False) -> Tensor:
+        return f"""def max_pool{d}d(input: Tensor, {given}, dilation: List[int]=[1],
+    ceil_mode: bool=False) -> Tensor:
   steps = kernel_size
   if stride is not None:
     steps = stride
   return torch.max_pool{d}d(input, kernel_size, steps, padding, dilation, ceil_mode)
 """
-    return f"""def avg_pool{d}d(input: Tensor, {given}, ceil_mode: bool=False, count_include_pad: bool=True) -> Tensor:
+    return f"""def avg_pool{d}d(input: Tensor, {given}, ceil_mode: bool=False,
+    count_include_pad: bool=True) -> Tensor:
   steps = kernel_size
   if stride is not None:
     steps = stride
@@ -74,30 +77,42 @@ FUNCTIONS: dict[str, str] = {
     "softplus": """def softplus(self: Tensor, beta: float=1., threshold: float=20.) -> Tensor:
   return torch.softplus(self, beta, threshold)
 """,
-    "dropout": """def dropout(input: Tensor, p: float=0.5, training: bool=True, inplace: bool=False) -> Tensor:
+    "dropout": """def dropout(input: Tensor, p: float=0.5, training: bool=True,
+    inplace: bool=False) -> Tensor:
   if inplace:
     return torch.dropout_(input, p, training)
   return torch.dropout(input, p, training)
 """,
-    "embedding": """def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int]=None) -> Tensor:
+    "embedding": """def embedding(input: Tensor, weight: Tensor,
+    padding_idx: Optional[int]=None) -> Tensor:
   place = -1
   if padding_idx is not None:
     place = padding_idx
   return torch.embedding(weight, input, place, False, False)
 """,
-    "layer_norm": """def layer_norm(input: Tensor, normalized_shape: List[int], weight: Optional[Tensor]=None, bias: Optional[Tensor]=None, eps: float=1e-05) -> Tensor:
+    "layer_norm": """def layer_norm(input: Tensor, normalized_shape: List[int],
+    weight: Optional[Tensor]=None, bias: Optional[Tensor]=None, eps: float=1e-05) -> Tensor:
   return torch.layer_norm(input, normalized_shape, weight, bias, eps)
 """,
-    "group_norm": """def group_norm(input: Tensor, num_groups: int, weight: Optional[Tensor]=None, bias: Optional[Tensor]=None, eps: float=1e-05) -> Tensor:
+    "group_norm": """def group_norm(input: Tensor, num_groups: int,
+    weight: Optional[Tensor]=None, bias: Optional[Tensor]=None, eps: float=1e-05) -> Tensor:
   return torch.group_norm(input, num_groups, weight, bias, eps)
 """,
-    "batch_norm": """def batch_norm(input: Tensor, running_mean: Optional[Tensor], running_var: Optional[Tensor], weight: Optional[Tensor]=None, bias: Optional[Tensor]=None, training: bool=False, momentum: float=0.1, eps: float=1e-05) -> Tensor:
-  return torch.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
+    "batch_norm": """def batch_norm(input: Tensor, running_mean: Optional[Tensor],
+    running_var: Optional[Tensor], weight: Optional[Tensor]=None, bias: Optional[Tensor]=None,
+    training: bool=False, momentum: float=0.1, eps: float=1e-05) -> Tensor:
+  return torch.batch_norm(input, weight, bias, running_mean, running_var, training, momentum,
+    eps, True)
 """,
-    "cross_entropy": f"""def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor]=None, size_average: Optional[bool]=None, ignore_index: int=-100, reduce: Optional[bool]=None, reduction: str="mean", label_smoothing: float=0.) -> Tensor:
-{_REDUCED}  return torch.cross_entropy_loss(input, target, weight, number, ignore_index, label_smoothing)
+    "cross_entropy": f"""def cross_entropy(input: Tensor, target: Tensor,
+    weight: Optional[Tensor]=None, size_average: Optional[bool]=None, ignore_index: int=-100,
+    reduce: Optional[bool]=None, reduction: str="mean", label_smoothing: float=0.) -> Tensor:
+{_REDUCED}  return torch.cross_entropy_loss(input, target, weight, number, ignore_index,
+    label_smoothing)
 """,
-    "nll_loss": f"""def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor]=None, size_average: Optional[bool]=None, ignore_index: int=-100, reduce: Optional[bool]=None, reduction: str="mean") -> Tensor:
+    "nll_loss": f"""def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor]=None,
+    size_average: Optional[bool]=None, ignore_index: int=-100, reduce: Optional[bool]=None,
+    reduction: str="mean") -> Tensor:
 {_REDUCED}  return torch.nll_loss_nd(input, target, weight, number, ignore_index)
 """,
     "mse_loss": _loss("mse_loss"),
@@ -110,7 +125,8 @@ FUNCTIONS: dict[str, str] = {
     "leaky_relu": _pointwise("leaky_relu", "negative_slope: float=0.01", "negative_slope"),
     "elu": _pointwise("elu", "alpha: float=1.", "alpha"),
     "hardtanh": _pointwise("hardtanh", "min_val: float=-1., max_val: float=1.", "min_val, max_val"),
-    "adaptive_avg_pool2d": """def adaptive_avg_pool2d(input: Tensor, output_size: List[int]) -> Tensor:
+    "adaptive_avg_pool2d": """def adaptive_avg_pool2d(input: Tensor,
+    output_size: List[int]) -> Tensor:
   return torch.adaptive_avg_pool2d(input, output_size)
 """,
     "max_pool1d": _pool(1, "max"),
@@ -119,10 +135,13 @@ FUNCTIONS: dict[str, str] = {
     "one_hot": """def one_hot(input: Tensor, num_classes: int=-1) -> Tensor:
   return torch.one_hot(input, num_classes)
 """,
-    "pad": """def pad(input: Tensor, pad: List[int], mode: str="constant", value: Optional[float]=None) -> Tensor:
+    "pad": """def pad(input: Tensor, pad: List[int], mode: str="constant",
+    value: Optional[float]=None) -> Tensor:
   return torch.pad(input, pad, mode, value)
 """,
-    "scaled_dot_product_attention": """def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor]=None, dropout_p: float=0., is_causal: bool=False) -> Tensor:
+    "scaled_dot_product_attention": """def scaled_dot_product_attention(query: Tensor,
+    key: Tensor, value: Tensor, attn_mask: Optional[Tensor]=None, dropout_p: float=0.,
+    is_causal: bool=False) -> Tensor:
   return torch.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal)
 """,
     **{
@@ -239,9 +258,7 @@ def _cell(name: str) -> Callable[[Any], str]:
         )
         weights = "self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh"
         if name == "gru":
-            return (
-                f"if hx is None:\n  hx = {zeros}\nreturn torch.gru_cell(input, hx, {weights})"
-            )
+            return f"if hx is None:\n  hx = {zeros}\nreturn torch.gru_cell(input, hx, {weights})"
         return (
             f"if hx is None:\n  zeros = {zeros}\n  hx = (zeros, zeros)\n"
             f"h, c = torch.lstm_cell(input, [hx[0], hx[1]], {weights})\nreturn (h, c)"
@@ -254,7 +271,9 @@ def _embedding(module: Any) -> str:
     if module.max_norm is not None:
         return ""
     place = -1 if module.padding_idx is None else module.padding_idx
-    return f"return torch.embedding(self.weight, input, {place}, {module.scale_grad_by_freq}, False)"
+    return (
+        f"return torch.embedding(self.weight, input, {place}, {module.scale_grad_by_freq}, False)"
+    )
 
 
 def _in_place(name: str, *attributes: str) -> Callable[[Any], str]:
@@ -299,9 +318,7 @@ _MODULES: dict[type, Callable[[Any], str]] = {
     nn.Dropout: lambda m: (
         f"return torch.dropout{'_' if m.inplace else ''}(input, {float(m.p)!r}, self.training)"
     ),
-    nn.Dropout2d: lambda m: (
-        f"return torch.feature_dropout(input, {float(m.p)!r}, self.training)"
-    ),
+    nn.Dropout2d: lambda m: f"return torch.feature_dropout(input, {float(m.p)!r}, self.training)",
     nn.MaxPool1d: _pooled("max", 1),
     nn.MaxPool2d: _pooled("max", 2),
     nn.MaxPool3d: _pooled("max", 3),

@@ -25,7 +25,8 @@ __all__ = ["Printer", "UnprintableError", "quoted", "text_of_unit"]
 
 # Names that the reader of archives gives a meaning of its own.
 _RESERVED = frozenset(
-    "torch __torch__ CONSTANTS ops inf nan annotate uninitialized unchecked_cast fork getattr".split()
+    "torch __torch__ CONSTANTS ops inf nan annotate uninitialized unchecked_cast fork "
+    "getattr".split()
 )
 _AS_CALLS = {"Int": "int", "Float": "float", "Bool": "bool", "str": "str", "Print": "print"}
 _AS_METHODS = frozenset(
@@ -70,6 +71,9 @@ class Printer:
         constants: tensors, in order.
     """
 
+    #: Whether what no archive can hold is refused, or shown as it can be.
+    is_for_archive = False
+
     def __init__(self) -> None:
         self.needed: list[Any] = []
         self.constants: list[Any] = []
@@ -79,6 +83,8 @@ class Printer:
 
     def name_of(self, owner: Any) -> str:
         """Return the qualified name of a unit or a type; archives of several give others."""
+        if isinstance(owner, str):
+            return f"__torch__.torch.nn.functional.{owner}"
         return str(getattr(owner, "qualified", None) or owner.text)
 
     def _need(self, owner: Any) -> str:
@@ -130,9 +136,7 @@ class Printer:
     def _statement(self, node: Any, indent: str) -> str:
         method = getattr(self, f"_do_{type(node).__name__}")
         lines: list[str] = method(node, indent)
-        return "".join(
-            line if line.endswith("\n") else f"{indent}{line}\n" for line in lines
-        )
+        return "".join(line if line.endswith("\n") else f"{indent}{line}\n" for line in lines)
 
     def _do_Assign(self, node: tree.Assign, indent: str) -> list[str]:
         return [f"{self._target(node.target)} = {self.expr(node.value)}"]
@@ -186,7 +190,7 @@ class Printer:
     def _context(self, node: tree.Expr) -> str:
         if isinstance(node, tree.PythonCall):
             name = f"context_{node.name}"
-            if name not in FUNCTIONS:
+            if name not in FUNCTIONS and self.is_for_archive:
                 raise UnprintableError(f"the context {node.name} has no form in archives")
             args = ", ".join(self.expr(arg) for arg in node.args)
             return f"{self._need(name)}({args})"
@@ -220,6 +224,10 @@ class Printer:
         return ", ".join(self.expr(node) for node in nodes)
 
     def _on_Const(self, node: tree.Const) -> str:
+        if node.value is None and node.type != kinds.NONE:
+            if kinds.is_subtype(kinds.NONE, node.type):
+                return f"annotate({self.type(node.type)}, None)"
+            return f"uninitialized({self.type(node.type)})"
         return self.constant(node.value, node.type)
 
     def constant(self, value: Any, kind: Type) -> str:
@@ -271,6 +279,8 @@ class Printer:
         if name == "percentFormat":
             rest = self._each(node.args[1:])
             return f"torch.percentFormat({self.expr(node.args[0])}, ({rest},))"
+        if node.builtin.namespace == "prim":
+            return f"ops.prim.{name}({self._each(node.args)})"
         if name == "warn":
             return f"torch.warn({self.expr(node.args[0])}, 2)"
         scalar = node.args and node.args[0].type != kinds.TENSOR
@@ -290,8 +300,8 @@ class Printer:
         given = [self.expr(arg) for arg in node.args]
         if isinstance(node.callee, str):
             return f"({given[0]}).{node.callee}({', '.join([*given[1:], *kwargs])})"
-        if _is_functional(node.callee):
-            if name not in FUNCTIONS:
+        if _is_functional(node.callee) and not node.inner:
+            if name not in FUNCTIONS and self.is_for_archive:
                 raise UnprintableError(
                     f"nn.functional.{name} has no form in archives; call ops of the top level"
                 )
@@ -324,17 +334,24 @@ class Printer:
         return name
 
     def _on_PythonCall(self, node: tree.PythonCall) -> str:
+        if not self.is_for_archive:
+            return f"^{node.name}({self._each(node.args)})"
         raise UnprintableError(
-            f"Could not export Python function call '{node.name}'. Remove calls to Python functions "
-            "before export. Did you forget to add @script or @script_method annotation?"
+            f"Could not export Python function call '{node.name}'. Remove calls to Python "
+            "functions before export. Did you forget to add @script or @script_method annotation?"
         )
 
     def _on_New(self, node: tree.New) -> str:
+        if node.args is None:
+            name = self._need(node.unit)
+            return f"{name}.__new__({name})"
         return f"{self._need(node.unit)}({self._each(node.args)})"
 
     def _on_Fork(self, node: tree.Fork) -> str:
         call = node.call
-        if isinstance(call, tree.Call):
+        if isinstance(call, tree.Call) or not self.is_for_archive:
+            if not isinstance(call, tree.Call):
+                return f"fork({self.expr(call)})"
             return f"fork({self._need(call.unit)}, {self._each(call.args)})"
         raise UnprintableError("fork of something else than a scripted function has no form")
 
@@ -361,8 +378,7 @@ class Printer:
 
     def _on_MakeDict(self, node: tree.MakeDict) -> str:
         pairs = [
-            f"{self.expr(k)}: {self.expr(v)}"
-            for k, v in zip(node.keys, node.values, strict=True)
+            f"{self.expr(k)}: {self.expr(v)}" for k, v in zip(node.keys, node.values, strict=True)
         ]
         return f"annotate({self.type(node.type)}, {{{', '.join(pairs)}}})"
 

@@ -195,11 +195,11 @@ class _Emitter:
 
     def _on_New(self, node: tree.New) -> ast.expr:
         unit = node.unit
-        init = unit.methods.get("__init__")
+        init = None if node.args is None else unit.methods.get("__init__")
         program = None if init is None else program_of(init)
         return ast.Call(
             self._runtime("rt_new"),
-            [self._global(unit.cls), self._global(program), *self._each(node.args)],
+            [self._global(unit.cls), self._global(program), *self._each(node.args or [])],
             [],
         )
 
@@ -374,7 +374,7 @@ class _Emitter:
     def _do_For(self, node: tree.For) -> list[ast.stmt]:
         over = self._iterated(node.iteration, False, _changes(node.body))
         counted = _counters(node)
-        assigned = _assigned(node.body)
+        assigned = tree.assigned(node.body)
         added = {name for name in counted if name not in assigned} - self._small
         self._small |= added
         body = self._body(node.body)
@@ -466,21 +466,9 @@ def _counters(node: tree.For) -> list[str]:
     return []
 
 
-def _nodes(item: Any) -> Any:
-    """Yield all nodes below statements."""
-    if isinstance(item, (list, tuple)):
-        for member in item:
-            yield from _nodes(member)
-    elif isinstance(item, (tree.Node, tree.Iteration)):
-        yield item
-        for name in item.__dataclass_fields__:
-            if name not in ("place", "type", "unit"):
-                yield from _nodes(getattr(item, name))
-
-
 def _changes(body: list[tree.Node]) -> bool:
     """Whether statements may change a list: directly, or by what they call."""
-    for node in _nodes(body):
+    for node in tree.every(body):
         if isinstance(node, tree.Apply) and node.builtin.writes:
             return True
         if isinstance(node, (tree.Call, tree.PythonCall, tree.New, tree.Fork)):
@@ -488,20 +476,3 @@ def _changes(body: list[tree.Node]) -> bool:
         if isinstance(node, tree.Invoke):
             return True
     return False
-
-
-def _assigned(body: list[tree.Node]) -> set[str]:
-    """Return the names that statements assign."""
-    found: set[str] = set()
-
-    def add(target: Any) -> None:
-        if isinstance(target, str):
-            found.add(target)
-        elif isinstance(target, tree.Unpack):
-            for part in target.targets:
-                add(part)
-
-    for node in _nodes(body):
-        if isinstance(node, (tree.Assign, tree.For)):
-            add(node.target)
-    return found

@@ -125,6 +125,17 @@ def rt_gcd(a: int, b: int) -> int:
     return math.gcd(a, b)
 
 
+def rt_range_length(low: int, high: int, step: int) -> int:
+    """Return the number of elements of a range.
+
+    Raises:
+        RuntimeError: its step is zero.
+    """
+    if step == 0:
+        raise RuntimeError("range() arg 3 must not be zero")
+    return len(range(low, high, step))
+
+
 def rt_min(a: float, b: float) -> float:
     """Return the smaller number, as a float."""
     return float(b if b < a else a)

@@ -111,6 +111,8 @@ def rt_format_plain(template: str, args: tuple[Any, ...]) -> str:
 
 def rt_percent(template: str, args: tuple[Any, ...]) -> str:
     """Put values in the places of a text of C's form."""
+    if len(args) == 1 and isinstance(args[0], tuple):
+        args = args[0]
     given = tuple(
         text_of(arg) if isinstance(arg, (bool, list, dict, tuple)) else arg for arg in args
     )
@@ -128,6 +130,11 @@ def rt_print(args: tuple[Any, ...]) -> None:
 def rt_warn(message: str) -> None:
     """Give a warning."""
     warnings.warn(message, UserWarning, stacklevel=3)
+
+
+def rt_set_grad_enabled(enabled: bool) -> None:
+    """Switch the recording of derivatives."""
+    tangrad.set_grad_enabled(enabled)
 
 
 def rt_ord(text: str) -> int:
@@ -235,6 +242,12 @@ def rt_over(values: list[Any]) -> Iterator[Any]:
 def rt_append(values: list[Any], item: Any) -> list[Any]:
     """Append an element."""
     values.append(item)
+    return values
+
+
+def rt_extended(values: list[Any], others: list[Any]) -> list[Any]:
+    """Append all elements of a list."""
+    values.extend(others)
     return values
 
 
@@ -561,3 +574,12 @@ def rt_returned(value: Any, kind: Type, name: str) -> Any:
         raise RuntimeError(
             f"{name} returned a {type(value).__name__}, but its annotation says {kind}"
         ) from None
+
+
+def rt_fail(message: str, name: str = "") -> None:
+    """Raise the exception of an archive's code.
+
+    Raises:
+        Raised: always.
+    """
+    raise Raised(RuntimeError, name, message)

@@ -7,6 +7,7 @@ loops over tuples and modules are unrolled.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +56,8 @@ __all__ = [
     "Unpack",
     "While",
     "With",
+    "assigned",
+    "every",
 ]
 
 
@@ -121,12 +124,14 @@ class OpCall(Expr):
         name: its name in graphs, `aten::add`.
         callee: what is called, an attribute of the first argument where it is a text.
         args, kwargs: as they are given.
+        inner: whether these are the arguments of PyTorch's inner op of that name.
     """
 
     name: str
     callee: Any
     args: list[Expr]
     kwargs: dict[str, Expr] = field(default_factory=dict)
+    inner: bool = False
 
 
 @dataclass(slots=True)
@@ -165,10 +170,10 @@ class PythonCall(Expr):
 
 @dataclass(slots=True)
 class New(Expr):
-    """A new instance of a scripted class."""
+    """A new instance of a scripted class; without arguments, before its `__init__`."""
 
     unit: Any
-    args: list[Expr]
+    args: list[Expr] | None
 
 
 @dataclass(slots=True)
@@ -416,3 +421,32 @@ class Assert(Node):
 
     condition: Expr
     message: Expr | None
+
+
+def every(item: Any) -> Iterator[Any]:
+    """Yield all nodes of statements, with what loops go over."""
+    if isinstance(item, (list, tuple)):
+        for member in item:
+            yield from every(member)
+    elif isinstance(item, (Node, Iteration)):
+        yield item
+        for name in item.__dataclass_fields__:
+            if name not in ("place", "type", "unit"):
+                yield from every(getattr(item, name))
+
+
+def assigned(body: list[Node]) -> set[str]:
+    """Return the names that statements assign."""
+    found: set[str] = set()
+
+    def add(target: Any) -> None:
+        if isinstance(target, str):
+            found.add(target)
+        elif isinstance(target, Unpack):
+            for part in target.targets:
+                add(part)
+
+    for node in every(body):
+        if isinstance(node, (Assign, For)):
+            add(node.target)
+    return found

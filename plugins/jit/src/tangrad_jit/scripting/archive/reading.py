@@ -1,0 +1,296 @@
+"""Read archives that PyTorch's `jit.save` wrote, and ours: nothing in them is executed on reading.
+
+The code of an archive is checked by the front end that checks sources, its names are looked up in
+a closed table (`names.py`), and its pickles are read by the core's machine, which calls nothing but
+what stands below.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections import OrderedDict
+from typing import Any
+
+import tangrad
+from tangrad import nn
+from tangrad.serialization import SerializationError
+from tangrad.serialization.machine import SafeUnpickler
+from tangrad_jit.scripting.archive.units import ArchiveCode
+from tangrad_jit.scripting.objects.making import WORLD
+from tangrad_jit.scripting.objects.module import ScriptedModule
+from tangrad_jit.scripting.program.values import Unfitting, fitted
+from tangrad_jit.scripting.source.finding import LARGEST_SOURCE
+from tangrad_jit.scripting.source.places import ScriptError
+from tangrad_jit.scripting.types import kinds
+
+__all__ = ["read_archive"]
+
+_DTYPES = {
+    "FloatStorage": "float32",
+    "DoubleStorage": "float64",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+    "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128",
+}
+_NEWEST = 11
+
+
+def read_archive(archive: zipfile.ZipFile, map_location: Any, extra: dict[str, Any] | None) -> Any:
+    """Return the module of an archive.
+
+    Args:
+        archive: the zip.
+        map_location: device for the tensors, or None.
+        extra: its values are replaced by what is kept under its keys.
+
+    Raises:
+        SerializationError: it is damaged, or names what is not allowed.
+    """
+    try:
+        return _Reader(archive, map_location).read(extra)
+    except SerializationError:
+        raise
+    except ScriptError as error:
+        raise SerializationError(f"jit.load: the archive's code is refused: {error}") from error
+    except RecursionError:
+        raise SerializationError("jit.load: the archive is nested too deeply") from None
+
+
+class _Held:
+    """An object of a class of the archive, as its pickle has it."""
+
+    qualified = ""
+
+
+class _Storage:
+    """The name of a kind of storages."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+
+
+class _Reader:
+    def __init__(self, archive: zipfile.ZipFile, map_location: Any) -> None:
+        self._archive, self._map = archive, map_location
+        name = next(n for n in archive.namelist() if n.rpartition("/")[2] == "constants.pkl")
+        self._root = name.removesuffix("constants.pkl")
+        self._sizes = {info.filename: info for info in archive.infolist()}
+        self._storages: dict[str, Any] = {}
+        self._made: dict[int, Any] = {}
+        self._classes: dict[str, type] = {}
+        self._swaps = self._text("byteorder", "little").strip() == "big"
+
+    # --- members
+
+    def _bytes(self, name: str) -> bytes:
+        info = self._sizes.get(self._root + name)
+        if info is None:
+            raise SerializationError(f"jit.load: the archive has no {name}")
+        # Members are stored as they are; what is packed far smaller than it is would be a bomb.
+        if info.file_size > max(1 << 20, 64 * info.compress_size):
+            raise SerializationError(f"jit.load: {name} is packed beyond measure")
+        return self._archive.read(info)
+
+    def _text(self, name: str, default: str) -> str:
+        return (
+            self._bytes(name).decode(errors="replace")
+            if self._root + name in self._sizes
+            else default
+        )
+
+    def _code(self, path: str) -> str | None:
+        info = self._sizes.get(f"{self._root}code/{path}")
+        if info is None:
+            return None
+        if info.file_size > LARGEST_SOURCE:
+            raise SerializationError(f"jit.load: code/{path} is larger than any program")
+        try:
+            return self._bytes(f"code/{path}").decode()
+        except UnicodeDecodeError:
+            raise SerializationError(f"jit.load: code/{path} is no text") from None
+
+    def read(self, extra: dict[str, Any] | None) -> Any:
+        """Return the module."""
+        version = self._text("version", "3").strip()
+        if not version.isdigit() or int(version) > _NEWEST:
+            raise SerializationError(f"jit.load: archives of version {version[:20]!r} are unknown")
+        for name in extra or {}:
+            extra[name] = self._bytes(f"extra/{name}")  # type: ignore[index]
+        constants = self._unpickled("constants.pkl")
+        if not isinstance(constants, tuple):
+            raise SerializationError("jit.load: the archive's constants are no tuple")
+        self.code = ArchiveCode(WORLD, self._code, constants)
+        data = self._unpickled("data.pkl")
+        if not isinstance(data, _Held):
+            raise SerializationError("jit.load: the archive holds no module")
+        made = self._object(data)
+        if not isinstance(made, ScriptedModule):
+            raise SerializationError("jit.load: the archive holds no module")
+        for module in made.modules():
+            for unit in module.script_unit.every_method():  # type: ignore[attr-defined]
+                unit.check()
+        return made
+
+    # --- pickles
+
+    def _unpickled(self, name: str) -> Any:
+        machine = SafeUnpickler(
+            self._bytes(name),
+            self._global,
+            self._storage,
+            lambda function, args: isinstance(function, type) or callable(function),
+            lambda target: isinstance(target, _Held),
+            name,
+        )
+        return machine.load()[0]
+
+    def _global(self, module: str, name: str) -> Any:
+        """Return what a pickle names: all that it may name stands here."""
+        if module.split(".")[0] == "__torch__":
+            qualified = f"{module}.{name}"
+            if qualified not in self._classes:
+                self._classes[qualified] = type("Held", (_Held,), {"qualified": qualified})
+            return self._classes[qualified]
+        if module == "torch" and name in _DTYPES:
+            return _Storage(_DTYPES[name])
+        known: dict[tuple[str, str], Any] = {
+            ("torch._utils", "_rebuild_tensor_v2"): self._tensor,
+            ("collections", "OrderedDict"): OrderedDict,
+            ("torch.jit._pickle", "restore_type_tag"): lambda value, text: value,
+            **{
+                ("torch.jit._pickle", f"build_{kind}list"): list
+                for kind in ("int", "double", "bool", "tensor")
+            },
+        }
+        found = known.get((module, name))
+        if found is None:
+            raise SerializationError(
+                f"jit.load: the archive names {module}.{name}, which no archive of scripts may"
+            )
+        return found
+
+    def _storage(self, key: Any) -> Any:
+        tag, kind, name, _, count = key
+        if tag != "storage" or not isinstance(kind, _Storage) or not isinstance(name, str):
+            raise SerializationError("jit.load: the archive refers to something that is no storage")
+        found = self._storages.get(name)
+        if found is None:
+            content = bytearray(self._bytes(f"data/{name}"))
+            dtype = getattr(tangrad, kind.dtype)
+            if self._swaps:
+                _swap(content, dtype)
+            if len(content) < int(count) * dtype.itemsize:
+                raise SerializationError(f"jit.load: the storage {name} is shorter than it says")
+            if content:
+                found = tangrad.frombuffer(content, dtype=dtype).clone()
+            else:
+                found = tangrad.empty(0, dtype=dtype)
+            if self._map is not None:
+                found = found.to(self._map)
+            self._storages[name] = found
+        return found
+
+    def _tensor(
+        self,
+        base: Any,
+        offset: Any,
+        size: Any,
+        stride: Any,
+        requires_grad: Any = False,
+        hooks: Any = None,
+    ) -> Any:
+        """Return a tensor on a storage, whose geometry lies within it."""
+        if not isinstance(base, tangrad.Tensor) or len(size) != len(stride):
+            raise SerializationError("jit.load: the archive describes a tensor that cannot be")
+        last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+        if min([offset, *size, *stride], default=0) < 0:
+            raise SerializationError("jit.load: a tensor's geometry is negative")
+        if 0 not in size and last >= base.numel():
+            raise SerializationError("jit.load: a tensor is larger than its storage")
+        made = tangrad.empty(0, dtype=base.dtype, device=base.device)
+        made.set_(base.untyped_storage(), offset, tuple(size), tuple(stride))
+        wants = bool(requires_grad) and (base.dtype.is_floating_point or base.dtype.is_complex)
+        return made.requires_grad_(wants)
+
+    # --- objects
+
+    def _object(self, held: _Held) -> Any:
+        known = self._made.get(id(held))
+        if known is not None:
+            return known
+        kind = self.code.find(held.qualified)
+        if isinstance(kind, kinds.ModuleType):
+            return self._module(held, kind)
+        if isinstance(kind, kinds.ClassType):
+            made = self._made[id(held)] = kind.unit.cls()
+            for name, attribute in kind.unit.attributes.items():
+                if name in vars(held):
+                    setattr(made, name, self._value(vars(held)[name], attribute))
+            return made
+        raise SerializationError(f"jit.load: the archive has no code of {held.qualified}")
+
+    def _module(self, held: _Held, kind: kinds.ModuleType) -> Any:
+        unit = kind.unit
+        made = ScriptedModule(unit)
+        self._made[id(held)] = made
+        state = vars(held)
+        for name in unit.children:
+            value = state.get(name)
+            made.add_module(name, self._object(value) if isinstance(value, _Held) else None)
+        for name, attribute in unit.attributes.items():
+            if name not in state:
+                raise SerializationError(f"jit.load: {held.qualified} has no {name}")
+            value = self._value(state[name], attribute)
+            if name in unit.parameter_names and isinstance(value, tangrad.Tensor):
+                wants = value.requires_grad
+                made.register_parameter(name, nn.Parameter(value.detach(), requires_grad=wants))
+            elif name in unit.buffer_names and isinstance(value, tangrad.Tensor):
+                made.register_buffer(name, value)
+            elif value is None and attribute == kinds.NONE and name in ("weight", "bias"):
+                made.register_parameter(name, None)
+            elif isinstance(value, nn.Module):
+                made.add_module(name, value)
+            else:
+                vars(made)[name] = value
+        for name, value in unit.constants.items():
+            vars(made)[name] = value
+        return made
+
+    def _value(self, value: Any, kind: kinds.Type) -> Any:
+        if isinstance(value, _Held):
+            return self._object(value)
+        if isinstance(value, (list, tuple, dict)):
+            value = _replaced(value, self._object)
+        try:
+            return fitted(value, kind)
+        except Unfitting:
+            raise SerializationError(
+                f"jit.load: a value of type {kind} is a {type(value).__name__}"
+            ) from None
+
+
+def _replaced(value: Any, make: Any) -> Any:
+    if isinstance(value, _Held):
+        return make(value)
+    if isinstance(value, list):
+        return [_replaced(item, make) for item in value]
+    if isinstance(value, tuple):
+        return tuple(_replaced(item, make) for item in value)
+    if isinstance(value, dict):
+        return {key: _replaced(item, make) for key, item in value.items()}
+    return value
+
+
+def _swap(content: bytearray, dtype: Any) -> None:
+    """Turn numbers whose first byte is the highest into ours."""
+    size = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
+    original = bytes(content)
+    for byte in range(size):
+        content[byte::size] = original[size - 1 - byte :: size]

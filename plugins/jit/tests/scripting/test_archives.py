@@ -1,0 +1,162 @@
+"""Archives of scripts: PyTorch reads ours, we read PyTorch's, and nothing in them is run."""
+
+import io
+import random
+import zipfile
+
+import pytest
+import torch
+from script_sides import OURS, WANTED, close, outcome
+
+import tangrad
+from tangrad.serialization import SerializationError
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+NAMES = [function.__name__ for function, _ in WANTED.CASES]
+CLASSES = [cls.__name__ for cls, _ in WANTED.MODULES]
+
+
+def saved(side, scripted, **kwargs):
+    """Return a file of a script."""
+    file = io.BytesIO()
+    side.jit.save(scripted, file, **kwargs)
+    return io.BytesIO(file.getvalue())
+
+
+def check(theirs, mine, wanted, ours):
+    for one, other in zip(wanted, ours, strict=True):
+        expected, found = outcome(theirs, one), outcome(mine, other)
+        # What is loaded names no class of exceptions but PyTorch's own.
+        assert close(expected, found), (expected, found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pytorch_loads_our_functions(name):
+    k = NAMES.index(name)
+    file = saved(tangrad, tangrad.jit.script(OURS.CASES[k][0]))
+    loaded = torch.jit.load(file)
+    check(loaded, tangrad.jit.load(file), WANTED.CASES[k][1], OURS.CASES[k][1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_functions_of_pytorch_are_loaded(name):
+    k = NAMES.index(name)
+    file = saved(torch, torch.jit.script(WANTED.CASES[k][0]))
+    loaded = tangrad.jit.load(file)
+    file.seek(0)
+    check(torch.jit.load(file), loaded, WANTED.CASES[k][1], OURS.CASES[k][1])
+    torch.jit.load(saved(tangrad, loaded))
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_modules_go_both_ways(name):
+    k = CLASSES.index(name)
+    (cls, wanted), (_, ours) = WANTED.MODULES[k], OURS.MODULES[k]
+    file = saved(torch, torch.jit.script(cls().eval()))
+    loaded = tangrad.jit.load(file)
+    again = torch.jit.load(saved(tangrad, loaded))
+    assert [*loaded.state_dict()] == [*again.state_dict()]
+    check(again, loaded, wanted[:1], ours[:1])
+
+
+def test_modules_that_were_scripted_here_are_loaded_by_pytorch():
+    for cls, args in OURS.MODULES:
+        module = tangrad.jit.script(cls().eval())
+        file = saved(tangrad, module)
+        theirs = torch.jit.load(file)
+        given = WANTED.MODULES[CLASSES.index(cls.__name__)][1]
+        check(theirs, module, given[:1], args[:1])
+
+
+def test_traced_modules_of_pytorch_are_loaded():
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    x = torch.ones(2, 3)
+    loaded = tangrad.jit.load(saved(torch, torch.jit.trace(model, x)))
+    assert close(outcome(model, (x,)), outcome(loaded, (tangrad.ones(2, 3),)))
+
+
+def test_extra_files_are_kept():
+    scripted = tangrad.jit.script(OURS.CASES[0][0])
+    file = saved(tangrad, scripted, _extra_files={"notes": "text"})
+    found = {"notes": ""}
+    torch.jit.load(file, _extra_files=found)
+    assert found["notes"] == b"text"
+    file.seek(0)
+    tangrad.jit.load(file, _extra_files=found)
+    assert found["notes"] in (b"text", "text")
+
+
+def changed(file, name, content):
+    """Return a file with one member changed."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(made, "w") as new:
+        for member in old.namelist():
+            same = member.partition("/")[2] == name
+            new.writestr(member, content if same else old.read(member))
+    made.seek(0)
+    return made
+
+
+HOSTILE = [
+    "import os\nclass PlaceholderModule(Module):\n  training : bool\n",
+    *(
+        "class PlaceholderModule(Module):\n  __parameters__ = []\n  __buffers__ = []\n"
+        "  training : bool\n"
+        f"  def forward(self: __torch__.PlaceholderModule) -> int:\n    {line}\n    return 1\n"
+        for line in (
+            "__import__('os').system('false')",
+            "eval('1')",
+            "x = ().__class__.__bases__",
+            "open('/etc/passwd')",
+            "torch.load('x')",
+            "torch.hub.load('x', 'y')",
+            "ops.load_library('x')",
+            "ops.nosuch.op(1)",
+            "x = CONSTANTS.c7",
+            "return (self).forward()",
+            "x = " + "(" * 5000 + "1" + ")" * 5000,
+            "x = 99999999999999999999999999999999",
+            "lambda: 1",
+            "import os",
+        )
+    ),
+    "class PlaceholderModule(Module):\n  x : __torch__.PlaceholderModule2\n",
+    "def f(",
+    "\0",
+]
+
+
+@pytest.mark.parametrize("code", HOSTILE)
+def test_hostile_code_is_refused_and_not_run(code):
+    def identity(x):
+        return x
+
+    file = saved(tangrad, tangrad.jit.script(identity))
+    with pytest.raises(SerializationError):
+        tangrad.jit.load(changed(file, "code/__torch__.py", code))
+
+
+@pytest.mark.parametrize(
+    "name", ["os system", "builtins eval", "torch.hub load", "torch._utils _rebuild_qtensor"]
+)
+def test_pickles_name_nothing_else(name):
+    module, function = name.split()
+    content = f"\x80\x02c{module}\n{function}\nX\x01\x00\x00\x00a\x85R.".encode("latin1")
+    file = saved(tangrad, tangrad.jit.script(OURS.CASES[0][0]))
+    with pytest.raises(SerializationError):
+        tangrad.jit.load(changed(file, "data.pkl", content))
+
+
+def test_damaged_archives_are_one_family_of_errors():
+    content = saved(tangrad, tangrad.jit.script(OURS.MODULES[3][0]().eval())).getvalue()
+    for seed in range(100):
+        rng = random.Random(seed)
+        damaged = bytearray(content)
+        for _ in range(rng.randint(1, 20)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        if rng.random() < 0.2:
+            damaged = damaged[: rng.randrange(len(damaged))]
+        try:
+            tangrad.jit.load(io.BytesIO(bytes(damaged)))
+        except SerializationError:
+            continue
