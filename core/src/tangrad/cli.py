@@ -113,6 +113,23 @@ def _add_own(commands: Any) -> None:
     inspect.add_argument("file", metavar="FILE", help="written by save, PyTorch or safetensors")
     inspect.add_argument("--json", action="store_true", help="print JSON")
     inspect.set_defaults(run=_inspect)
+    export = commands.add_parser("export", help="write a model for other programs")
+    export.add_argument(
+        "model",
+        metavar="FILE:MODEL",
+        help="a file of Python, and in it a module, or a function that makes one",
+    )
+    export.add_argument("--to", metavar="NAME", required=True, help="an installed exporter")
+    export.add_argument("-o", "--out", metavar="PATH", help="by default the model's name")
+    export.add_argument(
+        "--input",
+        metavar="SHAPE[:DTYPE]",
+        action="append",
+        default=[],
+        help="an example input such as 1x3x224x224 or 1x16:int64, once for each; by default what "
+        "example_inputs of the file holds",
+    )
+    export.set_defaults(run=_export)
 
 
 def _info(options: argparse.Namespace) -> None:
@@ -140,6 +157,10 @@ def _inspect(options: argparse.Namespace) -> int:
     from tangrad.serialization import SerializationError, inspection
 
     try:
+        described = _described_by_plugin(options.file)
+        if described is not None:
+            print(_as_json(described) if options.json else "\n".join(_as_lines(described)))
+            return 0
         found = inspection.describe(options.file)
     except (SerializationError, OSError) as error:
         print(f"python -m tangrad inspect: {error}", file=sys.stderr)
@@ -149,6 +170,81 @@ def _inspect(options: argparse.Namespace) -> int:
     else:
         print(inspection.as_text(found, options.file))
     return 0
+
+
+def _described_by_plugin(file: str) -> dict[str, Any] | None:
+    """Return what the format of a plugin tells of a file, None if the format is the core's."""
+    import os
+
+    from tangrad.plugins.hooks import offered
+    from tangrad.serialization import SUFFIXES
+
+    suffix = os.path.splitext(file)[1]
+    found = None if suffix in SUFFIXES else offered("tangrad_register_formats", suffix)[0]
+    describe = getattr(found, "describe", None)
+    return None if describe is None else dict(describe(file))
+
+
+def _as_json(found: Mapping[str, Any]) -> str:
+    import json
+
+    return json.dumps(found, indent=2, default=str)
+
+
+def _as_lines(found: Mapping[str, Any]) -> Iterable[str]:
+    for key, value in found.items():
+        if isinstance(value, Mapping):
+            yield f"{key}: {len(value)}"
+            yield from (f"  {name}: {told}" for name, told in value.items())
+        elif isinstance(value, (list, tuple)):
+            yield f"{key}: {', '.join(map(str, value)) or 'none'}"
+        else:
+            yield f"{key}: {value}"
+
+
+def _export(options: argparse.Namespace) -> int:
+    """Load a model from a file of Python and hand it to an exporter of the group."""
+    file, _, name = options.model.rpartition(":")
+    try:
+        write = discovery.load_by_name("tangrad.exporters", options.to)
+        names = _names_in(file)
+        model = names[name]
+        if isinstance(model, type) or not hasattr(model, "state_dict"):
+            model = model()
+        inputs = tuple(map(_example, options.input)) or names.get("example_inputs", ())
+        if not isinstance(inputs, tuple):
+            inputs = (inputs,)
+        out = options.out or f"{name}.{options.to}"
+        write(model, inputs, out)
+    except KeyError:
+        print(f"python -m tangrad export: {file} has no {name!r}", file=sys.stderr)
+        return 1
+    except (LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+        print(f"python -m tangrad export: {error}", file=sys.stderr)
+        return 1
+    print(f"wrote {out}")
+    return 0
+
+
+def _names_in(file: str) -> dict[str, Any]:
+    import runpy
+
+    if not file:
+        raise ValueError("name the model as FILE:MODEL")
+    return runpy.run_path(file, run_name="__tangrad_export__")
+
+
+def _example(text: str) -> Any:
+    """Return an example input of a shape and dtype: ones, which are indices, too."""
+    import tangrad
+
+    shape, _, dtype = text.partition(":")
+    try:
+        sizes = [int(size) for size in shape.split("x") if size]
+        kind = getattr(tangrad, dtype or "float32")
+    except (ValueError, AttributeError):
+        raise ValueError(f"{text!r} is no shape with a dtype, such as 1x16:int64") from None
+    return tangrad.ones(sizes, dtype=kind)
 
 
 def _warn_of_failed_commands() -> None:

@@ -155,3 +155,48 @@ def test_a_plugin_that_ends_its_process_is_a_line_in_the_table(installed, capsys
     failures = {f["distribution"]: f["stage"] for f in facts["failures"]}
     assert failures == {"acme-dev": stage, "acme-bad": "import"}
     assert {p["name"]: p["status"] for p in facts["plugins"]}["p"] == "ok"
+
+
+EXPORTER = "API = 1\ndef write(model, args, file): print(type(model).__name__, len(args), file)\n"
+MODEL = "import tangrad\nclass Net:\n    def state_dict(self): return {}\nmodel = Net()\n"
+
+
+def test_a_model_goes_to_an_installed_exporter(site, tmp_path, capsys):
+    site.install(
+        "acme-out", {"tangrad.exporters": {"acme": "acme_out:write"}}, {"acme_out.py": EXPORTER}
+    )
+    discovery.rescan()
+    file = tmp_path / "m.py"
+    file.write_text(MODEL + "example_inputs = (1, 2)\n", "utf-8")
+    assert cli.main(["export", f"{file}:model", "--to", "acme", "-o", "x.acme"]) == 0
+    assert capsys.readouterr().out == "Net 2 x.acme\nwrote x.acme\n"
+    assert cli.main(["export", f"{file}:Net", "--to", "acme", "--input", "2x3:int64"]) == 0
+    assert capsys.readouterr().out.startswith("Net 1 Net.acme\n")
+    for model, told in ((f"{file}:other", "has no 'other'"), ("model", "as FILE:MODEL")):
+        assert cli.main(["export", model, "--to", "acme"]) == 1
+        assert told in capsys.readouterr().err
+    assert cli.main(["export", f"{file}:model", "--to", "acme", "--input", "ax3"]) == 1
+    assert "is no shape" in capsys.readouterr().err
+
+
+def test_an_exporter_that_is_not_installed_is_refused_with_those_that_are(site, capsys):
+    site.install(
+        "acme-out", {"tangrad.exporters": {"acme": "acme_out:write"}}, {"acme_out.py": EXPORTER}
+    )
+    discovery.rescan()
+    assert cli.main(["export", "m.py:model", "--to", "nothing"]) == 1
+    assert "among the installed exporters" in capsys.readouterr().err
+
+
+def test_inspect_asks_the_format_of_a_plugin(site, tmp_path, capsys):
+    source = HEAD + (
+        "class Format:\n    def describe(self, file):\n"
+        "        return {'kind': 'acme', 'parts': {'a': 1}, 'links': []}\n"
+        "@hookimpl\ndef tangrad_register_formats(): return {'.acme': Format()}\n"
+    )
+    site.install("acme-f", {HOOKS: {"f": "acme_f"}}, {"acme_f.py": source})
+    discovery.rescan()
+    assert cli.main(["inspect", str(tmp_path / "x.acme")]) == 0
+    assert capsys.readouterr().out == "kind: acme\nparts: 1\n  a: 1\nlinks: none\n"
+    assert cli.main(["inspect", "--json", str(tmp_path / "x.acme")]) == 0
+    assert json.loads(capsys.readouterr().out)["parts"] == {"a": 1}

@@ -87,6 +87,7 @@ def tangrad_register_formats() -> Mapping[str, Any]:
 
     Returns:
         Suffix, with its dot, to an object with `save(obj, file)` and `load(file, map_location)`.
+        Its `describe(file)`, if it has one, returns {what: value} for `python -m tangrad inspect`.
     """
 
 

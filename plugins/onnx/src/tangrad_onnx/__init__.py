@@ -23,11 +23,32 @@ _PLACES = {
     "UnsupportedOperatorError": "errors",
     "OnnxModule": "reading.module",
     "load": "reading.module",
+    "ONNXProgram": "program",
+    "OnnxExporterError": "errors",
+    "export": "exporting",
+    "is_in_onnx_export": "state",
+    "register_custom_op_symbolic": "state",
+    "unregister_custom_op_symbolic": "state",
 }
-__all__ = ["OnnxError", "OnnxModule", "OnnxRunError", "UnsupportedOperatorError", "load"]
+__all__ = [
+    "ONNXProgram",
+    "OnnxError",
+    "OnnxExporterError",
+    "OnnxModule",
+    "OnnxRunError",
+    "UnsupportedOperatorError",
+    "errors",
+    "export",
+    "is_in_onnx_export",
+    "load",
+    "register_custom_op_symbolic",
+    "unregister_custom_op_symbolic",
+]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module(f"{__name__}.errors")
     place = _PLACES.get(name)
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,6 +6,9 @@ but for the dimensions that `dynamic_shapes` names (`sizes.py` finds out how the
 
 from __future__ import annotations
 
+from typing import Any
+
+from tangrad.plugin import load_by_name, plugin_names
 from tangrad.utils._pytree import register_dataclass
 from tangrad_fx.export.dynamic_shapes import Dim, dims
 from tangrad_fx.export.exported_program import ExportedProgram
@@ -35,3 +38,23 @@ __all__ = [
     "save",
     "unflatten",
 ]
+
+
+_EXPORTERS = "tangrad.exporters"
+
+
+def __getattr__(name: str) -> Any:
+    """Return an exporter of another package: what the entry-point group `tangrad.exporters` names.
+
+    An exporter is called with a module, example arguments and a file.
+    """
+    if name.startswith("_") or name not in plugin_names(_EXPORTERS):
+        known = ", ".join(plugin_names(_EXPORTERS)) or "none"
+        raise AttributeError(
+            f"module 'tangrad.export' has no attribute {name!r}; installed exporters: {known}"
+        )
+    return load_by_name(_EXPORTERS, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *plugin_names(_EXPORTERS)})

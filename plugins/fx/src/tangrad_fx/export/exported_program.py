@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tangrad import Tensor
@@ -109,7 +109,11 @@ class ExportedProgram:
         )
 
     def run_decompositions(
-        self, decomp_table: Any = None, decompose_custom_triton_ops: bool = False
+        self,
+        decomp_table: Any = None,
+        decompose_custom_triton_ops: bool = False,
+        *,
+        keep: Callable[[Node], bool] | None = None,
     ) -> ExportedProgram:
         """Return the program with the ops below autograd in the place of its calls.
 
@@ -117,8 +121,10 @@ class ExportedProgram:
             decomp_table: {op: function of the same arguments} for ops that are to be taken apart;
                 `export.default_decompositions()` by default, none with an empty one.
             decompose_custom_triton_ops: accepted.
+            keep: whether a call stays as it is, given its node; none does by default.
         """
-        made = lowered(self, default_decompositions() if decomp_table is None else decomp_table)
+        table = default_decompositions() if decomp_table is None else decomp_table
+        made = lowered(self, table, keep)
         root = type(self._module._get_name(), (Module,), {})()
         return ExportedProgram(
             root,

@@ -258,7 +258,7 @@ def _describe(made: Node, origin: Node) -> None:
         made.meta["writes"] = True
 
 
-def lowered(program: Program, table: Table) -> Trace:
+def lowered(program: Program, table: Table, keep: Callable[[Node], bool] | None = None) -> Trace:
     """Return the graph of the ops of a program.
 
     A call that computes other numbers than integers from a size that varies, such as a batch norm
@@ -267,8 +267,11 @@ def lowered(program: Program, table: Table) -> Trace:
     Args:
         program: the program.
         table: {op: function} for ops that are to be taken apart.
+        keep: whether a call stays as it is.
     """
     lowering = Lowering(program, table)
+    if keep is not None:
+        lowering.kept.update(node.name for node in program.graph.nodes if keep(node))
     sizes = list(program.range_constraints.values())
     while True:
         try:

@@ -1,0 +1,205 @@
+"""`ONNXProgram`: a model that was exported, which can be run, compared and saved."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, save_model
+
+import tangrad
+from tangrad import Tensor
+from tangrad.utils import _pytree
+from tangrad_onnx.errors import OnnxExporterError
+from tangrad_onnx.values import to_array, to_tensor
+
+__all__ = ["ONNXProgram"]
+
+_TOLERANCES = {
+    tangrad.float16: 1e-2,
+    tangrad.bfloat16: 4e-2,
+    tangrad.float32: 1e-3,
+    tangrad.float64: 1e-6,
+}
+
+
+class ONNXProgram:
+    """An exported model.
+
+    Attributes:
+        model_proto: the message that is written.
+        exported_program: the program that it was written from.
+    """
+
+    def __init__(self, model: ModelProto, exported_program: Any) -> None:
+        self.model_proto, self.exported_program = model, exported_program
+
+    @property
+    def model(self) -> ModelProto:
+        """The message that is written."""
+        return self.model_proto
+
+    def __call__(self, *args: Any, **kwargs: Any) -> list[Tensor]:
+        """Run the model in onnxruntime, or in the reference evaluator where that is missing."""
+        return [to_tensor(array) for array in self._run(self._feeds(args, kwargs))]
+
+    def call_reference(self, *args: Any, **kwargs: Any) -> list[Tensor]:
+        """Run the model in the reference evaluator of the onnx package."""
+        feeds = self._feeds(args, kwargs)
+        return [to_tensor(np.asarray(x)) for x in _by_reference(self.model_proto, feeds)]
+
+    def _feeds(self, args: Any, kwargs: Any) -> dict[str, Any]:
+        leaves = [x for x in _pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        names = [info.name for info in self.model_proto.graph.input]
+        if len(leaves) != len(names):
+            raise OnnxExporterError(f"the model takes {len(names)} tensors, got {len(leaves)}")
+        return dict(zip(names, map(to_array, leaves), strict=True))
+
+    def _run(self, feeds: dict[str, Any]) -> list[Any]:
+        try:
+            import onnxruntime
+        except ImportError:
+            return list(_by_reference(self.model_proto, feeds))
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        try:
+            session = onnxruntime.InferenceSession(
+                self.model_proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            )
+            return list(session.run(None, feeds))
+        except Exception as error:
+            if "NOT_IMPLEMENTED" not in str(error) and "Type Error" not in str(error):
+                raise OnnxExporterError(f"onnxruntime refuses the model: {error}") from error
+        return list(_by_reference(self.model_proto, feeds))
+
+    def verify(self) -> None:
+        """Compare the model with the program, on the example and on other sizes.
+
+        Raises:
+            OnnxExporterError: they differ; names the first output that does, and the node and
+                module behind it.
+        """
+        args, kwargs = self.exported_program.example_inputs
+        self._verify_on(args, kwargs)
+        for by in (1, 3):
+            other = self._resized(args, kwargs, by)
+            if other is not None:
+                self._verify_on(*other)
+
+    def _resized(self, args: Any, kwargs: Any, by: int) -> Any:
+        """Return example arguments whose sizes that vary are greater, None if none does."""
+        leaves, spec = _pytree.tree_flatten((args, kwargs))
+        sizes = self.exported_program.range_constraints.values()
+        changed = False
+        for size in sizes:
+            wanted = size.example + by
+            if size.max is not None and wanted > size.max:
+                continue
+            changed = True
+            for place in size.places:
+                x = leaves[place.input]
+                count = place.of(wanted)
+                at = tangrad.arange(count, device=x.device) % max(x.shape[place.dim], 1)
+                leaves[place.input] = x.index_select(place.dim, at)
+        return _pytree.tree_unflatten(leaves, spec) if changed else None
+
+    def _verify_on(self, args: Any, kwargs: Any) -> None:
+        with tangrad.no_grad():
+            expected = self.exported_program.module()(*args, **kwargs)
+        wanted = [x for x in _pytree.tree_leaves(expected) if isinstance(x, Tensor)]
+        found = self._run(self._feeds(args, kwargs))
+        for i, (one, other) in enumerate(zip(wanted, found, strict=True)):
+            if not _close(one, np.asarray(other)):
+                name = self.model_proto.graph.output[i].name
+                last = self.model_proto.graph.node[-len(found) + i].input[0]
+                origin = next(n for n in self.model_proto.graph.node if last in n.output)
+                shapes = [list(x.shape) for x in _pytree.tree_leaves(args) if hasattr(x, "shape")]
+                raise OnnxExporterError(
+                    f"output {name!r} of the file differs from the model's for inputs of shapes "
+                    f"{shapes}",
+                    node=origin.name,
+                    operator=origin.op_type,
+                    module=origin.name.rpartition("/")[0].replace("/", ".") or None,
+                )
+
+    def save(
+        self,
+        destination: Any,
+        *,
+        include_initializers: bool = True,
+        keep_initializers_as_inputs: bool = False,
+        external_data: bool | None = None,
+    ) -> None:
+        """Write the model; a failure leaves no file.
+
+        Args:
+            destination: a path.
+            include_initializers, keep_initializers_as_inputs: accepted.
+            external_data: whether weights go into a file of their own; None where they need one.
+        """
+        _save(self.model_proto, destination, external_data)
+
+    def optimize(self) -> None:
+        """Do nothing: the graph is written as it is to be."""
+
+    def release(self) -> None:
+        """Do nothing: no session is kept."""
+
+    def initialize_inference_session(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: a session is made by each call."""
+
+    def report(self) -> str:
+        """Return what the model holds as Markdown."""
+        counts = Counter(node.op_type for node in self.model_proto.graph.node)
+        lines = ["# ONNX export", "", "| operator | nodes |", "|---|---|"]
+        lines += [f"| {name} | {count} |" for name, count in sorted(counts.items())]
+        weights = len(self.model_proto.graph.initializer)
+        return "\n".join([*lines, "", f"{weights} initializers.", ""])
+
+
+def _by_reference(model: ModelProto, feeds: dict[str, Any]) -> Any:
+    from onnx.reference import ReferenceEvaluator
+
+    return ReferenceEvaluator(model).run(None, feeds)
+
+
+def _close(expected: Tensor, found: Any) -> bool:
+    if tuple(expected.shape) != found.shape:
+        return False
+    rtol = _TOLERANCES.get(expected.dtype)
+    want = to_array(expected)
+    if rtol is None:
+        return bool(np.array_equal(want, found, equal_nan=want.dtype.kind == "c"))
+    want, have = want.astype(np.float64), found.astype(np.float64)
+    largest = float(np.abs(want[np.isfinite(want)]).max(initial=1.0))
+    return bool(np.allclose(have, want, rtol=rtol, atol=rtol * 0.1 * largest, equal_nan=True))
+
+
+def _save(model: ModelProto, path: Any, external_data: bool | None) -> None:
+    """Write a model such that a failure leaves no file.
+
+    Args:
+        model: the model.
+        path: of the file.
+        external_data: whether weights go into a file of their own; None where they are above 2 GB.
+    """
+    target = Path(path)
+    folder = target.absolute().parent
+    if external_data is None:
+        external_data = model.ByteSize() > 2**31 - 2**20
+    if external_data:
+        location = f"{target.name}.data"
+        save_model(model, target, save_as_external_data=True, location=location)
+        return
+    handle, temporary = tempfile.mkstemp(dir=folder, suffix=".onnx")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(model.SerializeToString())
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

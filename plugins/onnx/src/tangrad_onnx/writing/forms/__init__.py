@@ -1,0 +1,15 @@
+"""The forms of ops, a family in a file."""
+
+from __future__ import annotations
+
+from tangrad_onnx.writing.forms import (  # noqa: F401  (each registers its forms)
+    activations,
+    counted,
+    indexing,
+    layers,
+    reductions,
+    shapes,
+)
+from tangrad_onnx.writing.forms.registry import FORMS, WHOLE, form
+
+__all__ = ["FORMS", "WHOLE", "form"]

@@ -1,0 +1,312 @@
+"""Views, copies, and what makes tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import tangrad
+from tangrad_onnx.errors import UnsupportedOperatorError
+from tangrad_onnx.writing.forms.registry import form
+from tangrad_onnx.writing.graph import Size, Value, Writer
+
+_LAST = 2**63 - 1
+
+
+@form("view_size", "_unsafe_view", "reshape")
+def _view(w: Writer, a: Any, out: Any) -> Any:
+    return w.reshape(a.self.name, a.size if hasattr(a, "size") else a.shape)
+
+
+@form("view_as_real", "view_as_complex")
+def _complex(w: Writer, a: Any, out: Any) -> Any:
+    raise UnsupportedOperatorError("operators of ONNX take no complex numbers")
+
+
+@form("permute")
+def _permute(w: Writer, a: Any, out: Any) -> Any:
+    if not a.self.rank:
+        return a.self.name
+    return w.op("Transpose", a.self.name, perm=[dim % a.self.rank for dim in a.dims])
+
+
+@form("transpose", "swapaxes", "swapdims", "t")
+def _transpose(w: Writer, a: Any, out: Any) -> Any:
+    rank = a.self.rank
+    if rank < 2:
+        return a.self.name
+    one = getattr(a, "dim0", getattr(a, "axis0", 0)) % rank
+    other = getattr(a, "dim1", getattr(a, "axis1", 1)) % rank
+    order = list(range(rank))
+    order[one], order[other] = other, one
+    return w.op("Transpose", a.self.name, perm=order)
+
+
+@form("expand")
+def _expand(w: Writer, a: Any, out: Any) -> Any:
+    sizes = [1 if size == -1 else size for size in a.size]
+    return w.op("Expand", a.self.name, w.sizes(sizes))
+
+
+@form("unsqueeze")
+def _unsqueeze(w: Writer, a: Any, out: Any) -> Any:
+    return w.unsqueeze(a.self.name, [a.dim % (a.self.rank + 1)])
+
+
+@form("squeeze")
+def _squeeze(w: Writer, a: Any, out: Any) -> Any:
+    rank = a.self.rank
+    dims = range(rank) if a.dim is None else [dim % rank for dim in a.dim] if rank else []
+    dims = [dim for dim in dims if a.self.shape[dim] == 1]
+    return w.squeeze(a.self.name, dims) if dims else a.self.name
+
+
+@form("select")
+def _select(w: Writer, a: Any, out: Any) -> Any:
+    return w.op("Gather", a.self.name, w.size(a.index), axis=a.dim % a.self.rank)
+
+
+@form("slice")
+def _slice(w: Writer, a: Any, out: Any) -> Any:
+    start = 0 if a.start is None else a.start
+    end = _LAST if a.end is None else a.end
+    return w.slice(a.self.name, a.dim % a.self.rank, start, end, a.step)
+
+
+@form("split_size", "unsafe_split")
+def _split(w: Writer, a: Any, out: Any) -> Any:
+    dim = a.dim % a.self.rank
+    size = getattr(a, "split_size_or_sections", None) or a.split_size
+    if isinstance(size, Size):
+        raise UnsupportedOperatorError("a split into parts of a size that varies")
+    whole = a.self.shape[dim]
+    parts = [min(size, whole - at) for at in range(0, whole, size)] or [0]
+    if len(parts) == 1:
+        return (a.self.name,)
+    return w.op("Split", a.self.name, w.sizes(parts), axis=dim, outputs=len(parts))
+
+
+@form("split_with_sizes", "unsafe_split_with_sizes")
+def _split_sizes(w: Writer, a: Any, out: Any) -> Any:
+    sizes = a.split_size_or_sections
+    if len(sizes) == 1:
+        return (a.self.name,)
+    return w.op("Split", a.self.name, w.sizes(sizes), axis=a.dim % a.self.rank, outputs=len(sizes))
+
+
+@form("unbind")
+def _unbind(w: Writer, a: Any, out: Any) -> Any:
+    dim = a.dim % a.self.rank
+    return tuple(w.op("Gather", a.self.name, w.size(i), axis=dim) for i in range(a.self.shape[dim]))
+
+
+@form("diagonal")
+def _diagonal(w: Writer, a: Any, out: Any) -> Any:
+    rank = a.self.rank
+    dim1, dim2 = a.dim1 % rank, a.dim2 % rank
+    rest = [dim for dim in range(rank) if dim not in (dim1, dim2)]
+    rows, columns = a.self.shape[dim1], a.self.shape[dim2]
+    moved = w.op("Transpose", a.self.name, perm=[dim1, dim2, *rest])
+    count = out.shape[-1]
+    row, column = max(-a.offset, 0), max(a.offset, 0)
+    at = np.stack([np.arange(count) + row, np.arange(count) + column], -1).astype(np.int64)
+    if rows * columns == 0:
+        raise UnsupportedOperatorError("a diagonal of nothing")
+    found = w.op("GatherND", moved, w.constant(at))
+    return w.op("Transpose", found, perm=[*range(1, len(rest) + 1), 0])
+
+
+@form("unfold")
+def _unfold(w: Writer, a: Any, out: Any) -> Any:
+    dim = a.dimension % a.self.rank
+    count = out.shape[dim]
+    at = np.arange(count)[:, None] * a.step + np.arange(a.size)[None]
+    found = w.op("Gather", a.self.name, w.constant(at.astype(np.int64)), axis=dim)
+    order = [i for i in range(a.self.rank + 1) if i != dim + 1]
+    return w.op("Transpose", found, perm=[*order, dim + 1])
+
+
+@form("as_strided")
+def _as_strided(w: Writer, a: Any, out: Any) -> Any:
+    at: Any = np.array(a.storage_offset or 0)
+    for size, stride in zip(a.size, a.stride, strict=True):
+        at = at[..., None] + np.arange(size) * stride
+    flat = w.reshape(a.self.name, [-1])
+    return w.op("Gather", flat, w.constant(at.astype(np.int64)))
+
+
+@form(
+    "alias",
+    "detach",
+    "clone",
+    "contiguous",
+    "lift_fresh",
+    "resolve_conj",
+    "resolve_neg",
+    "positive",
+)
+def _same(w: Writer, a: Any, out: Any) -> Any:
+    return a.self.name
+
+
+@form("_to_copy")
+def _to_copy(w: Writer, a: Any, out: Any) -> Any:
+    return w.cast(a.self.name, a.self.dtype, out.dtype)
+
+
+@form("cat", "concat", "concatenate")
+def _cat(w: Writer, a: Any, out: Any) -> Any:
+    parts = [part for part in a.tensors if not (part.rank == 1 and part.shape == (0,))]
+    names = [w.cast(part.name, part.dtype, out.dtype) for part in parts]
+    if not names:
+        return w.cast(a.tensors[0].name, a.tensors[0].dtype, out.dtype)
+    return w.op("Concat", *names, axis=a.dim % max(out.ndim, 1))
+
+
+@form("flip")
+def _flip(w: Writer, a: Any, out: Any) -> Any:
+    dims = [dim % a.self.rank for dim in a.dims]
+    if not dims:
+        return a.self.name
+    count = len(dims)
+    vectors = [[-1] * count, [-_LAST] * count, dims, [-1] * count]
+    return w.op("Slice", a.self.name, *(w.sizes(vector) for vector in vectors))
+
+
+@form("constant_pad_nd")
+def _pad(w: Writer, a: Any, out: Any) -> Any:
+    rank = a.self.rank
+    before: list[Any] = [0] * rank
+    after: list[Any] = [0] * rank
+    for i in range(len(a.pad) // 2):
+        before[rank - 1 - i], after[rank - 1 - i] = a.pad[2 * i], a.pad[2 * i + 1]
+    number = w.constant(a.value, out.dtype)
+    if out.dtype is tangrad.bool:
+        wide = w.cast(a.self.name, tangrad.bool, tangrad.int32)
+        number = w.constant(int(a.value), tangrad.int32)
+        padded = w.op("Pad", wide, w.sizes([*before, *after]), number)
+        return w.cast(padded, tangrad.int32, tangrad.bool)
+    return w.op("Pad", a.self.name, w.sizes([*before, *after]), number)
+
+
+def _part(upper: int) -> Any:
+    def call(w: Writer, a: Any, out: Any) -> Any:
+        name, dtype = a.self.name, a.self.dtype
+        wide = tangrad.int64 if dtype is tangrad.bool else dtype
+        part = w.op("Trilu", w.cast(name, dtype, wide), w.size(a.diagonal), upper=upper)
+        return w.cast(part, wide, dtype)
+
+    return call
+
+
+form("tril")(_part(0))
+form("triu")(_part(1))
+
+
+def filled(w: Writer, sizes: Any, value: Any, dtype: Any) -> str:
+    """Return a tensor of one number."""
+    number = value.name if isinstance(value, Value) else w.constant(value, dtype)
+    if isinstance(value, Value):
+        number = w.cast(number, value.dtype, dtype)
+    return str(w.op("Expand", number, w.sizes(list(sizes))))
+
+
+@form("full", whole=True)
+def _full(w: Writer, a: Any, out: Any) -> Any:
+    return filled(w, a.size, a.fill_value, out.dtype)
+
+
+@form("zeros", "new_zeros", whole=True)
+def _zeros(w: Writer, a: Any, out: Any) -> Any:
+    return filled(w, a.size, 0, out.dtype)
+
+
+@form("ones", "new_ones", whole=True)
+def _ones(w: Writer, a: Any, out: Any) -> Any:
+    return filled(w, a.size, 1, out.dtype)
+
+
+@form("empty", "new_empty", "empty_strided", "empty_permuted")
+def _empty(w: Writer, a: Any, out: Any) -> Any:
+    return filled(w, a.size, 0, out.dtype)
+
+
+@form("new_full", whole=True)
+def _new_full(w: Writer, a: Any, out: Any) -> Any:
+    return filled(w, a.size, a.fill_value, out.dtype)
+
+
+def _like(value: Any) -> Any:
+    def call(w: Writer, a: Any, out: Any) -> Any:
+        number = w.constant(a.fill_value if value is None else value, out.dtype)
+        return w.op("Expand", number, w.shape(a.first.name))
+
+    return call
+
+
+form("zeros_like", "empty_like", whole=True)(_like(0))
+form("ones_like", whole=True)(_like(1))
+form("full_like", whole=True)(_like(None))
+
+
+@form("arange_end", "arange_step", whole=True)
+def _arange(w: Writer, a: Any, out: Any) -> Any:
+    start, step = getattr(a, "start", 0), getattr(a, "step", 1)
+    ends = [start, a.end, step]
+    if any(isinstance(x, Size) for x in ends):
+        names = [w.size(x) if isinstance(x, (int, Size)) else None for x in ends]
+        if None in names:
+            raise UnsupportedOperatorError("arange of sizes and broken numbers")
+        return w.cast(w.op("Range", *names), tangrad.int64, out.dtype)
+    count = max(math.ceil((a.end - start) / step), 0)
+    wide = np.arange(count) * step + start
+    return w.constant(wide, out.dtype)
+
+
+@form("fill_")
+def _fill(w: Writer, a: Any, out: Any) -> Any:
+    value = a.value
+    if isinstance(value, Value):
+        number = w.cast(value.name, value.dtype, out.dtype)
+    else:
+        number = w.constant(value, out.dtype)
+    return w.op("Expand", number, w.shape(a.self.name))
+
+
+@form("zero_")
+def _zero(w: Writer, a: Any, out: Any) -> Any:
+    return w.op("Expand", w.constant(0, out.dtype), w.shape(a.self.name))
+
+
+@form("copy_")
+def _copy(w: Writer, a: Any, out: Any) -> Any:
+    if isinstance(a.src, Value):
+        source = w.cast(a.src.name, a.src.dtype, out.dtype)
+    else:
+        source = w.constant(a.src, out.dtype)
+    return w.op("Expand", source, w.shape(a.self.name))
+
+
+@form("_sequence")
+def _sequence(w: Writer, a: Any, out: Any) -> Any:
+    count = w.op("ReduceProd", w.shape(a.self.name), keepdims=0)
+    steps = w.op("Range", w.size(0), count, w.size(1))
+    wide = tangrad.int64 if not out.dtype.is_floating_point else out.dtype
+    steps = w.op("Mul", w.cast(steps, tangrad.int64, wide), w.constant(a.step, wide))
+    return w.cast(w.op("Add", steps, w.constant(a.start, wide)), wide, out.dtype)
+
+
+@form("scalar_tensor", whole=True)
+def _scalar(w: Writer, a: Any, out: Any) -> Any:
+    return w.constant(a.s, out.dtype)
+
+
+@form("repeat", whole=True)
+def _repeat(w: Writer, a: Any, out: Any) -> Any:
+    name = a.self.name
+    missing = len(a.repeats) - a.self.rank
+    if missing:
+        name = w.unsqueeze(name, list(range(missing)))
+    return w.op("Tile", name, w.sizes(a.repeats))

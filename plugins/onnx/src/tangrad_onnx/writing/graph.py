@@ -1,0 +1,232 @@
+"""The ONNX graph that is being written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+import tangrad
+from tangrad import Tensor
+from tangrad_onnx.errors import OnnxExporterError
+from tangrad_onnx.values import NUMPY_TYPES, TYPE_OF_TENSOR, to_array
+
+__all__ = ["Size", "Value", "Writer", "type_of"]
+
+
+class Value(NamedTuple):
+    """A tensor of the graph.
+
+    Attributes:
+        name: in the graph.
+        dtype: of tangrad.
+        rank: number of its dimensions.
+        shape: of the example; sizes that vary are those of the example, too.
+    """
+
+    name: str
+    dtype: Any
+    rank: int
+    shape: tuple[int, ...]
+
+
+class Size(NamedTuple):
+    """An integer that the graph computes.
+
+    Attributes:
+        name: of a scalar of int64 in the graph.
+    """
+
+    name: str
+
+
+def type_of(dtype: Any) -> int:
+    """Return ONNX's number of a dtype.
+
+    Raises:
+        OnnxExporterError: ONNX has none.
+    """
+    number = TYPE_OF_TENSOR.get(dtype)
+    if number is None:
+        raise OnnxExporterError(f"ONNX has no dtype like {dtype}")
+    return number
+
+
+class Writer:
+    """Collect nodes and initializers under names that are unique.
+
+    Args:
+        opset: version of ai.onnx that is written.
+        reserved: names that only inputs and outputs have.
+
+    Attributes:
+        nodes, initializers: as they are written.
+        module: path of the module whose call is written.
+        origin: name of the call that is written.
+    """
+
+    def __init__(self, opset: int, reserved: Iterable[str] = ()) -> None:
+        self.opset = opset
+        self.nodes: list[NodeProto] = []
+        self.initializers: list[TensorProto] = []
+        self.module = self.origin = ""
+        self.domains: dict[str, int] = {}
+        self._names = set(reserved)
+        self._counts: dict[str, int] = {}
+        self._constants: dict[Any, str] = {}
+        self._node_names: set[str] = set()
+
+    def unique(self, wanted: str) -> str:
+        """Return a name that no value has yet."""
+        name = wanted
+        while name in self._names:
+            self._counts[wanted] = self._counts.get(wanted, 0) + 1
+            name = f"{wanted}_{self._counts[wanted]}"
+        self._names.add(name)
+        return name
+
+    def constant(self, value: Any, dtype: Any = None, name: str = "constant") -> str:
+        """Return the name of a constant; equal ones of few elements are one.
+
+        Args:
+            value: a number, numbers or an array.
+            dtype: of tangrad; int64 for integers and float32 for others by default.
+            name: what it is called like.
+        """
+        array = np.asarray(value)
+        if dtype is None and not isinstance(value, np.ndarray):
+            array = array.astype(np.int64 if array.dtype.kind in "iu" else np.float32)
+            array = np.asarray(value, bool) if isinstance(value, bool) else array
+        elif dtype is not None:
+            array = _converted(array, dtype)
+        key = (array.dtype.str, array.dtype.name, array.shape, array.tobytes())
+        if array.size <= 64 and key in self._constants:
+            return self._constants[key]
+        made = self.unique(name)
+        self.initializers.append(_stored(array, made))
+        if array.size <= 64:
+            self._constants[key] = made
+        return made
+
+    def tensor(self, value: Tensor, name: str) -> str:
+        """Return the name of a tensor that the file holds."""
+        made = self.unique(name)
+        self.initializers.append(_stored(to_array(value), made))
+        return made
+
+    def op(
+        self,
+        operator: str,
+        *operands: str | None,
+        outputs: int = 1,
+        domain: str = "",
+        **attributes: Any,
+    ) -> Any:
+        """Add a node and return the name of its result, or a tuple of names of several.
+
+        Args:
+            operator: of the standard, or of `domain`.
+            operands: names; None for one that is left out.
+            outputs: how many results there are.
+            domain: of the operator.
+            attributes: without those that are None.
+        """
+        stem = self.origin or operator.lower()
+        names = [self.unique(stem) for _ in range(outputs)]
+        place = f"{self.module.replace('.', '/')}/" if self.module else ""
+        wanted = title = f"{place}{operator}"
+        count = 0
+        while title in self._node_names:
+            count += 1
+            title = f"{wanted}_{count}"
+        self._node_names.add(title)
+        given = [operand or "" for operand in operands]
+        while given and not given[-1]:
+            given.pop()
+        kept = {key: value for key, value in attributes.items() if value is not None}
+        node = helper.make_node(operator, given, names, name=title, domain=domain, **kept)
+        self.nodes.append(node)
+        if domain:
+            self.domains.setdefault(domain, 1)
+        return names[0] if outputs == 1 else tuple(names)
+
+    def cast(self, name: str, have: Any, want: Any) -> str:
+        """Return a value in a dtype."""
+        if have == want:
+            return name
+        if want is tangrad.bool and have.is_floating_point:
+            # Whether a NaN is true is not what all that run a Cast agree on.
+            return str(self.op("Not", self.op("Equal", name, self.constant(0, have))))
+        return str(self.op("Cast", name, to=type_of(want)))
+
+    def sizes(self, numbers: Sequence[int | Size]) -> str:
+        """Return the name of a vector of integers, some of which the graph computes."""
+        if not any(isinstance(number, Size) for number in numbers):
+            return self.constant(np.array(numbers, np.int64).reshape(-1))
+        zero = self.constant(np.array([0], np.int64))
+        parts = [
+            self.op("Unsqueeze", number.name, zero)
+            if isinstance(number, Size)
+            else self.constant(np.array([number], np.int64))
+            for number in numbers
+        ]
+        return parts[0] if len(parts) == 1 else str(self.op("Concat", *parts, axis=0))
+
+    def size(self, number: int | Size) -> str:
+        """Return the name of a scalar of int64."""
+        return (
+            number.name if isinstance(number, Size) else self.constant(np.array(number, np.int64))
+        )
+
+    def shape(self, name: str) -> str:
+        """Return the name of the shape of a value."""
+        return str(self.op("Shape", name))
+
+    def reduce(self, operator: str, name: str, dims: Sequence[int], keep: bool) -> str:
+        """Reduce along axes."""
+        if not dims:
+            return name
+        if self.opset >= 18 or operator == "ReduceSum":
+            axes = self.constant(np.array(dims, np.int64))
+            return str(self.op(operator, name, axes, keepdims=int(keep)))
+        return str(self.op(operator, name, axes=list(dims), keepdims=int(keep)))
+
+    def reshape(self, name: str, numbers: Sequence[int | Size], copies: bool = False) -> str:
+        """Give a value another shape.
+
+        Args:
+            name: of the value.
+            numbers: the sizes; one may be -1.
+            copies: a 0 stands for the size that the value has there.
+        """
+        empty = not copies and any(number == 0 for number in numbers)
+        zero = 1 if self.opset >= 14 and empty else None
+        return str(self.op("Reshape", name, self.sizes(numbers), allowzero=zero))
+
+    def unsqueeze(self, name: str, axes: Sequence[int]) -> str:
+        """Add axes of size 1."""
+        return str(self.op("Unsqueeze", name, self.constant(np.array(axes, np.int64))))
+
+    def squeeze(self, name: str, axes: Sequence[int]) -> str:
+        """Drop axes of size 1."""
+        return str(self.op("Squeeze", name, self.constant(np.array(axes, np.int64))))
+
+    def slice(self, name: str, axis: int, start: Any, end: Any, step: Any = 1) -> str:
+        """Take a part of an axis."""
+        vectors = [self.sizes([number]) for number in (start, end, axis, step)]
+        return str(self.op("Slice", name, *vectors))
+
+
+def _stored(array: Any, name: str) -> TensorProto:
+    whole = np.ascontiguousarray(array).reshape(array.shape)  # it makes a vector of a scalar
+    return numpy_helper.from_array(whole, name)
+
+
+def _converted(array: Any, dtype: Any) -> Any:
+    if dtype is tangrad.bfloat16:
+        return array.astype(np.float32).astype(NUMPY_TYPES[16])
+    kind = NUMPY_TYPES[type_of(dtype)]
+    with np.errstate(all="ignore"):
+        return array.astype(kind)
