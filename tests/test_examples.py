@@ -57,3 +57,11 @@ def test_a_slow_gpt_computes_the_same_as_a_fast_one(example, capsys, monkeypatch
     assert slow.main(["--steps", "2", "--encode-once"]) == loss
     assert abs(slow.main(["--steps", "2", "--encode-once", "--fused-gelu"]) - loss) < 1e-2
     assert "steps/s" in capsys.readouterr().out
+
+
+def test_a_model_is_exported_run_elsewhere_and_trained_further(example, tmp_path, capsys) -> None:
+    pytest.importorskip("tangrad_onnx", reason="needs tangrad-onnx")
+    before, after = example("onnx_models").main(["--out", str(tmp_path / "classifier.onnx")])
+    assert after[0] < before[0]
+    assert after[-1] < before[-1]
+    assert "ops." in capsys.readouterr().out

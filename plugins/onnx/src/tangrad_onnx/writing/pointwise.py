@@ -11,7 +11,7 @@ from tangrad.plugin.render import ExpressionTypeError, PointwiseOp
 from tangrad_onnx.errors import UnsupportedOperatorError
 from tangrad_onnx.writing.graph import Value, Writer
 
-__all__ = ["write_pointwise"]
+__all__ = ["FORMS_OF_STEPS", "write_pointwise"]
 
 _FLOATS = {"float32", "float64", "float16", "bfloat16"}
 
@@ -187,7 +187,7 @@ def _same(s: _Step, x: str) -> str:
     return x
 
 
-_FORMS: dict[str, Callable[..., str]] = {
+FORMS_OF_STEPS: dict[str, Callable[..., str]] = {
     "abs": _named("Abs"),
     "acos": _named("Acos"),
     "acosh": _named("Acosh"),
@@ -296,7 +296,7 @@ def write_pointwise(w: Writer, op: Any, given: Mapping[str, Any], result: Any) -
     except ExpressionTypeError as error:
         raise UnsupportedOperatorError(str(error), operator=op.name) from None
     half = promoted in {"float16", "bfloat16"}
-    single = half and sum(step.op in _FORMS for step in program.instructions) == 1
+    single = half and sum(step.op in FORMS_OF_STEPS for step in program.instructions) == 1
     names: list[str] = []
     kinds: list[str] = []
     for step in program.instructions:
@@ -339,7 +339,7 @@ def _written(
     args = [names[at] for at in step.args]
     if step.op in ("convert", "cast"):
         return w.cast(args[0], _dtype(kinds[step.args[0]]), _dtype(wanted))
-    form = _FORMS.get(step.op)
+    form = FORMS_OF_STEPS.get(step.op)
     if form is None:
         raise UnsupportedOperatorError(
             f"{step.op!r}, of which {described.title!r} is made, has no form in ONNX",

@@ -1,0 +1,73 @@
+"""The tables of docs/onnx.md: operators that are read, and how ops are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from onnx import defs
+
+from tangrad.plugin import all_ops
+from tangrad_onnx.errors import UnsupportedOperatorError
+from tangrad_onnx.operators import OPERATORS
+from tangrad_onnx.reading.versions import changes
+from tangrad_onnx.writing.forms import FORMS, WHOLE
+from tangrad_onnx.writing.pointwise import FORMS_OF_STEPS
+
+__all__ = ["operators_in", "ops_out"]
+
+
+def operators_in() -> list[str]:
+    """Return the lines of a table of ai.onnx's operators."""
+    newest = {schema.name: schema for schema in defs.get_all_schemas() if not schema.domain}
+    lines = ["| operator | newest version | older meanings |", "|---|---|---|"]
+    for name in sorted(newest):
+        schema = newest[name]
+        by = "" if name in OPERATORS or name == "Constant" else " (by its function)"
+        if by and not schema.has_function:
+            by = " (not supported)"
+        told = ", ".join(f"before {change.before}" for change in changes(name, 6)) or "none"
+        lines.append(f"| {name}{by} | {schema.since_version} | {told} |")
+    return lines
+
+
+def ops_out() -> list[str]:
+    """Return the lines of a table of tangrad's ops, by how they are written."""
+    kinds: dict[str, list[str]] = {
+        "from its expression": [],
+        "by a form": [],
+        "by a form, or by its parts": [],
+        "by its parts": [],
+        "has no form": [],
+    }
+    for name, op in sorted(all_ops().items()):
+        if name.endswith("_") or "backward" in name:
+            continue
+        kinds[_kind(name, op)].append(f"`{name}`")
+    lines = ["| how | ops |", "|---|---|"]
+    return lines + [f"| {kind} | {_joined(names)} |" for kind, names in kinds.items()]
+
+
+def _kind(name: str, op: object) -> str:
+    if name in FORMS:
+        return "by a form, or by its parts" if name in WHOLE else "by a form"
+    kind = op.kind  # type: ignore[attr-defined]
+    if kind == "pointwise":
+        return "from its expression" if _is_expressible(op) else "has no form"
+    return "by its parts" if kind in {"composite", "overload"} else "has no form"
+
+
+def _is_expressible(op: object) -> bool:
+    from tangrad.plugin.render import ExpressionTypeError, PointwiseOp
+
+    described = PointwiseOp.of(op)
+    dtypes = [dtype for dtype in ("float32", "int64") if dtype in described.dtypes]
+    try:
+        steps = [step.op for step in described.typed(dtypes[0]).program.instructions]
+    except (ExpressionTypeError, UnsupportedOperatorError, IndexError):
+        return False
+    plain = {"load", "param", "literal", "convert", "cast"}
+    return all(step in plain or step in FORMS_OF_STEPS for step in steps)
+
+
+def _joined(names: Iterable[str]) -> str:
+    return ", ".join(names)
