@@ -176,7 +176,7 @@ def _described_by_plugin(file: str) -> dict[str, Any] | None:
     """Return what the format of a plugin tells of a file, None if the format is the core's."""
     import os
 
-    from tangrad.plugins.hooks import offered
+    from tangrad.discovery.hooks import offered
     from tangrad.serialization import SUFFIXES
 
     suffix = os.path.splitext(file)[1]
