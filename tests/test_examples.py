@@ -41,6 +41,12 @@ def test_training_goes_on_from_a_checkpoint_as_without_a_break(example, tmp_path
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_scripted_model_runs_from_its_file_without_pytorch(example, tmp_path) -> None:
+    pytest.importorskip("tangrad_jit")
+    here, there = example("scripted_model").main(["--out", str(tmp_path / "reader.pt")])
+    assert here == there
+
+
 def test_a_small_gpt_learns_to_predict_characters(example, tmp_path, capsys) -> None:
     weights = tmp_path / "gpt.pt"
     losses, written = example("char_gpt").main(["--steps", "40", "--out", str(weights)])

@@ -182,7 +182,7 @@ class Writer:
         text = self.pick(
             f"{xs}.append({self.expr(scope, 'int')})",
             f"{xs}.reverse()",
-            f"{xs}[{self.pick(0, -1, 1)}] = {self.expr(scope, 'int')}",
+            f"{xs}.insert(0, {self.expr(scope, 'int')})",
             f"{d}[{self.expr(scope, 'str')}] = {self.expr(scope, 'int')}",
         )
         if "None" not in text.split(".")[0] and not text.startswith("None"):

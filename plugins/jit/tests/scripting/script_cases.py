@@ -583,3 +583,107 @@ class Embedded(nn.Module):
 
     def forward(self, ids):
         return self.act(self.emb(ids)).mean(dim=-1)
+
+
+@torch.jit.interface
+class Shaped:
+    def area(self, n: int) -> int:
+        pass
+
+
+@torch.jit.script
+class Square:
+    def __init__(self, side: int):
+        self.side = side
+
+    def area(self, n: int) -> int:
+        return self.side * self.side * n
+
+
+def areas(shape: Shaped, n: int) -> int:
+    return shape.area(n)
+
+
+@case((3,))
+def interfaces(n: int):
+    return areas(Square(n), 2)
+
+
+def forked(x, n: int):
+    return x * n
+
+
+@case((t(1.0, 2.0),))
+def futures(x):
+    first = torch.jit.fork(forked, x, 2)
+    second = torch.jit.fork(forked, x, 3)
+    return torch.jit.wait(first) + torch.jit.wait(second)
+
+
+@case((t(1.0, 2.0),))
+def static_branches(x):
+    if torch.jit.is_scripting():
+        y = x + 1
+    else:
+        y = no_such_function(x)  # noqa: F821
+    return y
+
+
+@case((t([1.0, 2.0]),))
+def as_lists(x):
+    y: List[List[float]] = x.tolist()
+    return y
+
+
+@torch.jit.ignore
+def outside(n: int) -> int:
+    return sum(range(n))
+
+
+@torch.jit.unused
+def never(n: int) -> int:
+    return n
+
+
+@module((4,))
+class Modified(nn.Module):
+    size: torch.jit.Final[int]
+
+    def __init__(self):
+        super().__init__()
+        self.size = 3
+        self.pairs = [(1, "a"), (2, "b")]
+
+    @property
+    def doubled(self) -> int:
+        return self.size * 2
+
+    @torch.jit.unused
+    def dropped(self, n: int) -> int:
+        return len(str(self)) + n
+
+    def forward(self, n: int):
+        if n > 100:
+            return never(n), 0, "x"
+        total = self.doubled
+        for number, _ in self.pairs:
+            total += number
+        return n + self.size, total, self.pairs[0][1]
+
+
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.k = 2.0
+
+    def forward(self, x):
+        return x * self.k
+
+
+@module((t(1.0, 2.0),))
+class Derived(Base):
+    def forward(self, x):
+        return Base.forward(self, x) + 1 if False else self.other(x)
+
+    def other(self, x):
+        return x - self.k

@@ -3,6 +3,7 @@
 import copy
 import importlib.util
 import sys
+import warnings
 from pathlib import Path
 
 import torch
@@ -18,7 +19,9 @@ def load(side, name):
     spec = importlib.util.spec_from_file_location(name, HERE / "script_cases.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's, of its decorators
+        spec.loader.exec_module(module)
     return module
 
 

@@ -23,6 +23,8 @@ def freeze(
 ) -> Any:
     """Return a traced module whose parameters and buffers are constants of its graphs.
 
+    Of a scripted module, a copy whose parameters need no gradients.
+
     Args:
         mod: a traced module in evaluation mode.
         preserved_attrs: methods that are kept besides `forward`.
@@ -37,6 +39,9 @@ def freeze(
 def _frozen_module(
     mod: Any, preserved_attrs: list[str] | None, numerics: bool, *, batches: bool
 ) -> Any:
+    frozen_copy = getattr(mod, "frozen_copy", None)
+    if frozen_copy is not None:
+        return frozen_copy()
     if not isinstance(mod, TopLevelTracedModule):
         raise RuntimeError("Freezing expects a module that jit.trace has made as input")
     if mod.training:
@@ -65,6 +70,8 @@ def optimize_for_inference(mod: Any, other_methods: list[str] | None = None) -> 
     """
     # What the passes below may do with sizes holds for the example's.
     frozen = _frozen_module(mod, other_methods, True, batches=False)
+    if not isinstance(frozen, TopLevelTracedModule):
+        return frozen
     for traced in frozen.methods.values():
         for run in (merge_common_subexpressions, rewrite, eliminate_copies, remove_dead_code):
             run(traced.graph)

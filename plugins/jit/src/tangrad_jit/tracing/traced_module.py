@@ -349,6 +349,9 @@ class TopLevelTracedModule(TracedModule):
 
 
 def export_opnames(m: Any) -> list[str]:
-    """Return the sorted names of the ops that a traced module or function runs."""
+    """Return the sorted names of the ops that a traced or scripted module or function runs."""
+    if hasattr(m, "script_unit"):
+        kinds = {node.kind() for node in m.inlined_graph.every_node()}
+        return sorted(kind for kind in kinds if not kind.startswith("prim::"))
     graphs = [t.graph for t in m.methods.values()] if hasattr(m, "methods") else [m.graph]
     return sorted({node.name for graph in graphs for node in graph.nodes})

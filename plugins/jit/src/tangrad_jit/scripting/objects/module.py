@@ -88,6 +88,10 @@ class ScriptedModule(ScriptModule):
         Raises:
             NotImplementedError: the module has none.
         """
+        inner = self.__dict__.get("library_module")
+        if inner is not None:
+            inner.training = self.training
+            return inner(*args, **kwargs)
         unit = self.script_unit.method("forward") if not self.script_unit.is_container else None
         if isinstance(unit, Unit):
             return entry_of(unit)(self, *args, **kwargs)
@@ -240,6 +244,21 @@ class ScriptedModule(ScriptModule):
         """Return a module of the same parameters and attributes."""
         return self.__copy__()
 
+    def frozen_copy(self) -> ScriptedModule:
+        """Return a copy in evaluation mode whose parameters need no gradients.
+
+        Raises:
+            RuntimeError: the module is in training mode.
+        """
+        if self.training:
+            raise RuntimeError(
+                "Freezing is currently only implemented for modules in eval mode. Please call "
+                ".eval() on your module before freezing."
+            )
+        made = copy.deepcopy(self)
+        made.requires_grad_(False)
+        return made
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise pickle.PickleError(
             "ScriptModules cannot be pickled; save them by jit.save, or their state_dict"
@@ -262,11 +281,7 @@ def _copied(module: Any, memo: dict[int, Any], value_of: Any) -> Any:
         if name in ("_parameters", "_buffers"):
             made.__dict__[name] = {k: value_of(t) for k, t in value.items()}
         elif name == "_modules":
-            made.__dict__[name] = {
-                k: memo.get(id(m))
-                or (copy.copy(m) if m is not None and value_of(0) is None else value_of(m))
-                for k, m in value.items()
-            }
+            made.__dict__[name] = {k: value_of(m) for k, m in value.items()}
         elif name in _REGISTRIES:
             made.__dict__[name] = copy.copy(value)
         else:

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from tangrad_jit.scripting.program import numbers, values
-from tangrad_jit.scripting.program.sizes import is_small
+from tangrad_jit.scripting.program.sizes import is_small, small_variables
 from tangrad_jit.scripting.source.places import Place
 from tangrad_jit.scripting.tree import nodes as tree
 from tangrad_jit.scripting.types import kinds
@@ -61,7 +61,7 @@ class _Emitter:
         self.namespace: dict[str, Any] = {MARK: unit, "__builtins__": builtins}
         self._held: dict[int, str] = {}
         self._inner = 0
-        self._small: set[str] = set()
+        self._small = small_variables(unit)
 
     def function(self) -> Any:
         """Return the compiled function."""
@@ -349,7 +349,6 @@ class _Emitter:
             value = _place(self._op(node.value), node.value.place)
         else:
             value = self.expr(node.value)
-        self._small.discard(node.target if isinstance(node.target, str) else "")
         return [ast.Assign([_place(self._target(node.target), node.place)], value)]
 
     def _do_SetAttr(self, node: tree.SetAttr) -> list[ast.stmt]:
@@ -373,12 +372,7 @@ class _Emitter:
 
     def _do_For(self, node: tree.For) -> list[ast.stmt]:
         over = self._iterated(node.iteration, False, _changes(node.body))
-        counted = _counters(node)
-        assigned = tree.assigned(node.body)
-        added = {name for name in counted if name not in assigned} - self._small
-        self._small |= added
         body = self._body(node.body)
-        self._small -= added
         return [ast.For(self._target(node.target), over, body, [])]
 
     def _do_With(self, node: tree.With) -> list[ast.stmt]:
@@ -452,18 +446,6 @@ class _Filled(ast.NodeTransformer):
         ):
             return ast.Call(self.visit(node.func), [ast.Tuple(list(self.args), ast.Load())], [])
         return self.generic_visit(node)
-
-
-def _counters(node: tree.For) -> list[str]:
-    """Return the variables of a loop that only count, and so stay far from 64 bits."""
-    over, target = node.iteration, node.target
-    if over.kind == "range" and isinstance(target, str):
-        starts = [] if len(over.values) == 1 else [over.values[0], *over.values[2:]]
-        if all(isinstance(s, tree.Const) and abs(s.value) < 1 << 30 for s in starts):
-            return [target]
-    if over.kind == "enumerate" and isinstance(target, tree.Unpack) and not over.values:
-        return [target.targets[0]]
-    return []
 
 
 def _changes(body: list[tree.Node]) -> bool:

@@ -1,0 +1,243 @@
+"""What cannot be scripted is refused, with the place; what is called wrongly, too."""
+
+import copy
+import pickle
+from typing import List, Optional  # noqa: UP035
+
+import pytest
+
+import tangrad
+from tangrad import nn
+
+# ruff: noqa: UP006, UP045
+
+
+def optional(x: Optional[int]):
+    return x + 1
+
+
+def mismatch(x: int):
+    if x > 1:
+        y = 1
+    else:
+        y = "a"
+    return y
+
+
+def one_branch(x: int):
+    if x > 1:
+        y = 1
+    return y
+
+
+def changed_in_loop(x: int):
+    y = 1
+    while x > 1:
+        y = "a"
+    return y
+
+
+def wrong_result(x: int) -> str:
+    return x
+
+
+def unknown(x):
+    return no_such_name(x)  # noqa: F821
+
+
+def no_method(x):
+    return x.no_such_method()
+
+
+def missing_argument(x):
+    return tangrad.add(x)
+
+
+def empty_list_of_tensors(x: int):
+    y = []
+    y.append(x)
+    return y
+
+
+def recursive(n: int) -> int:
+    return recursive(n - 1)
+
+
+def handles(x: int):
+    try:
+        x = 1
+    except ValueError:
+        x = 2
+    return x
+
+
+def generator(x: int):
+    yield x
+
+
+def several(x: int, *args):
+    return x
+
+
+def filtered(xs: List[int]):
+    return [x for x in xs if x > 1]
+
+
+def bare(xs: list):
+    return xs
+
+
+def global_number(x: int):
+    return x + LIMIT
+
+
+LIMIT = 3
+
+REFUSED = {
+    optional: "check that it is not None",
+    mismatch: "Type mismatch: y is set to type int in the true branch and type str",
+    one_branch: "y is not defined in the false branch",
+    changed_in_loop: "Variable 'y' previously had type int",
+    wrong_result: "annotated as having type str but is actually of type int",
+    unknown: "undefined value no_such_name",
+    no_method: "no attribute or method 'no_such_method'",
+    missing_argument: "Argument other not provided|Arguments for call are not valid",
+    empty_list_of_tensors: "Arguments for call are not valid",
+    recursive: "is called recursively",
+    handles: "try blocks aren't supported",
+    generator: "Yield aren't supported",
+    several: "variable number of arguments",
+    filtered: "Comprehension ifs are not supported",
+    bare: "without a contained type",
+    global_number: "closed over global variable",
+}
+
+
+@pytest.mark.parametrize(("function", "reason"), REFUSED.items(), ids=lambda one: str(one)[:30])
+def test_a_function_is_refused_with_the_place(function, reason):
+    with pytest.raises(RuntimeError, match=reason) as caught:
+        tangrad.jit.script(function)
+    assert "<--- HERE" in str(caught.value)
+    assert "test_refusals.py" in str(caught.value)
+
+
+def test_sources_that_cannot_be_found_are_told():
+    namespace = {}
+    exec("def f(x):\n    return x", namespace)
+    with pytest.raises(OSError, match="Can't get source"):
+        tangrad.jit.script(namespace["f"])
+
+
+def double(x: int, y: float = 2.0) -> float:
+    return x * y
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "reason"),
+    [
+        (("a",), {}, "Expected a value of type 'int' for argument 'x'"),
+        ((1.5,), {}, "Expected a value of type 'int' for argument 'x'"),
+        ((1 << 70,), {}, "Expected a value of type 'int'"),
+        ((), {}, "missing value for argument 'x'"),
+        ((1, 2.0, 3), {}, "at most 2 argument"),
+        ((1,), {"z": 1}, "unexpected keyword argument 'z'"),
+    ],
+)
+def test_calls_that_do_not_fit_are_refused(args, kwargs, reason):
+    with pytest.raises(RuntimeError, match=reason):
+        tangrad.jit.script(double)(*args, **kwargs)
+
+
+def test_numbers_are_converted_at_the_entrance():
+    scripted = tangrad.jit.script(double)
+    assert scripted(2, 3) == 6.0
+    assert scripted(tangrad.tensor(2)) == 4.0
+
+
+class Empty(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.held = []
+
+    def forward(self, x):
+        return self.held
+
+
+def test_attributes_without_a_type_are_named():
+    with pytest.raises(RuntimeError, match="failed to convert Python type"):
+        tangrad.jit.script(Empty())
+
+
+class Weighted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(tangrad.ones(2))
+        self.count = 1
+
+    def forward(self, x):
+        return (self.weight * x).sum()
+
+
+def test_scripted_modules_share_parameters_and_keep_types():
+    module = Weighted()
+    scripted = tangrad.jit.script(module)
+    scripted(tangrad.ones(2)).backward()
+    assert module.weight.grad.tolist() == [1.0, 1.0]
+    with pytest.raises(RuntimeError, match="has type int"):
+        scripted.count = "a"
+
+
+def test_copies_have_parameters_of_their_own_and_pickles_are_refused():
+    scripted = tangrad.jit.script(Weighted())
+    other = copy.deepcopy(scripted)
+    with tangrad.no_grad():
+        other.weight.fill_(3.0)
+    assert scripted(tangrad.ones(2)).item() == 2.0
+    assert other(tangrad.ones(2)).item() == 6.0
+    with pytest.raises(pickle.PickleError):
+        pickle.dumps(scripted)
+
+
+def test_modules_of_the_library_are_scripted():
+    layer = nn.Dropout(0.5)
+    scripted = tangrad.jit.script(layer).eval()
+    assert scripted(tangrad.ones(4)).tolist() == [1.0] * 4
+    assert layer.training
+
+
+@tangrad.jit.ignore
+def outside(n: int) -> int:
+    return sum(range(n))
+
+
+def calls_python(n: int) -> int:
+    return outside(n) + 1
+
+
+def test_ignored_functions_are_called_and_not_saved(tmp_path):
+    scripted = tangrad.jit.script(calls_python)
+    assert scripted(4) == 7
+    with pytest.raises(RuntimeError, match="Could not export Python function call 'outside'"):
+        scripted.save(tmp_path / "f.pt")
+
+
+@tangrad.jit.script_if_tracing
+def doubled_per_row(x):
+    for i in range(x.size(0)):
+        x = x + i
+    return x
+
+
+def test_functions_that_are_scripted_if_tracing_run_as_they_are_otherwise():
+    assert doubled_per_row(tangrad.zeros(3)).tolist() == [3.0] * 3
+    traced = tangrad.jit.trace(doubled_per_row, (tangrad.zeros(3),))
+    assert traced(tangrad.ones(3)).tolist() == [4.0] * 3
+
+
+def test_freezing_takes_modules_in_evaluation_mode():
+    scripted = tangrad.jit.script(Weighted())
+    with pytest.raises(RuntimeError, match="eval mode"):
+        tangrad.jit.freeze(scripted)
+    frozen = tangrad.jit.freeze(scripted.eval())
+    assert not frozen.weight.requires_grad
+    assert scripted.weight.requires_grad
