@@ -26,12 +26,23 @@ def try_apart() -> None:
     plugins = [plugin for plugin in discovery.plugins() if not plugin.disabled]
     if not plugins or not _ending(plugins)[0]:
         return
+    # A distribution may list a hundred names, and seldom is it more than one that ends a process.
+    together: dict[str, list[Plugin]] = {}
     for plugin in plugins:
-        ending, imported = _ending([plugin])
-        if ending:
-            remedy = f"Report it to the authors of {plugin.distribution}, or uninstall it."
-            stage = "probe" if imported else "import"
-            discovery.keep_failure(plugin, stage, f"it ended its process: {ending}", remedy)
+        together.setdefault(plugin.distribution, []).append(plugin)
+    for claims in together.values():
+        if _ending(claims)[0]:
+            for plugin in claims:
+                _try(plugin)
+
+
+def _try(plugin: Plugin) -> None:
+    """Import one plugin in another process, and keep how it ended that."""
+    ending, imported = _ending([plugin])
+    if ending:
+        remedy = f"Report it to the authors of {plugin.distribution}, or uninstall it."
+        stage = "probe" if imported else "import"
+        discovery.keep_failure(plugin, stage, f"it ended its process: {ending}", remedy)
 
 
 def use(wanted: Iterable[tuple[str, str]], ask: Callable[[str], object]) -> None:
