@@ -359,3 +359,30 @@ def test_a_function_whose_backward_is_lost_is_told():
 
     with pytest.warns(jit.TracerWarning, match="Scaled"):
         jit.trace(lambda x: Scaled.apply(x), tangrad.ones(2))
+
+
+def test_a_bound_forward_is_traced_as_its_module():
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    x = tangrad.randn(2, 3)
+    traced = jit.trace(net.forward, x)
+    assert [name for name, _ in traced.named_parameters()] == ["0.weight", "0.bias"]
+    with tangrad.no_grad():
+        net[0].weight.mul_(2)
+    assert traced(x).tolist() == net(x).tolist()
+
+
+def test_other_methods_of_modules_are_for_trace_module():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(tangrad.ones(3))
+
+        def forward(self, x):
+            return x * self.weight
+
+        def twice(self, x):
+            return x * self.weight * 2
+
+    with pytest.raises(AttributeError, match="trace_module"):
+        jit.trace(Scaled().twice, tangrad.ones(3))
+    assert jit.trace(Scaled().forward, tangrad.ones(3))(tangrad.ones(3)).tolist() == [1.0] * 3

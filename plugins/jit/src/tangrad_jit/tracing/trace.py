@@ -62,7 +62,7 @@ def trace(
     graph, which a `TracerWarning` tells.
 
     Args:
-        func: function or module.
+        func: function, module, or the bound `forward` of one, which is traced as the module.
         example_inputs: a tensor, or a tuple of arguments.
         check_trace: run again, compare the graphs, and compare the results with the program's.
         check_inputs: further tuples of arguments to compare with.
@@ -72,6 +72,7 @@ def trace(
             accepted.
 
     Raises:
+        AttributeError: `func` is another method of a module.
         RuntimeError: neither kind of arguments is given; the program uses tensors that cannot be
             in a graph.
         TracingCheckError: the check found a difference in the results.
@@ -83,6 +84,16 @@ def trace(
     if isinstance(func, nn.Module):
         return _trace_methods(
             func, {"forward": (args, kwargs)}, check_trace, check_inputs, check_tolerance
+        )
+    owner = getattr(func, "__self__", None)
+    if isinstance(owner, nn.Module):
+        if func.__name__ != "forward":
+            raise AttributeError(
+                f"jit.trace: {func.__name__} is a method of {type(owner).__name__}, which has "
+                f"parameters; use jit.trace_module(module, {{{func.__name__!r}: inputs}})"
+            )
+        return _trace_methods(
+            owner, {"forward": (args, kwargs)}, check_trace, check_inputs, check_tolerance
         )
     traced = _with_batches(_trace_call(func, args, kwargs, None), func, args, kwargs, None)
     made = ScriptFunction(getattr(func, "__name__", "function"), traced)
