@@ -1,6 +1,7 @@
-"""Compute the polynomials of the special functions: ``tangrad/expr/coefficients_special.py``.
+"""Compute the polynomials of the special functions for ``tangrad/expr``.
 
-``python core/fit_special_functions.py`` writes the file; it needs mpmath and takes a minute.
+``python core/fit_special_functions.py`` writes ``coefficients_special.py`` and, of the incomplete
+gamma functions, ``coefficients_gamma.py``; it needs mpmath and takes a minute.
 
 A function that is smooth over a mapped interval t in [-1, 1] is interpolated at Chebyshev's nodes
 with 50 digits, its Chebyshev series is cut where the terms no longer count, and the polynomial is
@@ -19,7 +20,8 @@ from mpmath import mp, mpf
 
 mp.dps = 50
 NODES = 72
-TARGET = Path(__file__).parent / "src" / "tangrad" / "expr" / "coefficients_special.py"
+FOLDER = Path(__file__).parent / "src" / "tangrad" / "expr"
+OF_GAMMA = ("TEMME_", "LOG1P_")
 
 
 def fit(function: Callable[[mpf], mpf], cut: float = 2e-18) -> list[mpf]:
@@ -306,7 +308,7 @@ def _bessel_difference(x: mpf) -> mpf:
     return (mp.besseli(0, x) - mp.besseli(1, x)) * scale
 
 
-_HEAD = '''"""Coefficients of the Bessel, Airy, error and incomplete gamma functions, lowest first.
+_HEAD = '''"""Coefficients of the {functions}, lowest first.
 
 Written by ``core/fit_special_functions.py``, which computes them with mpmath to 50 digits.
 """
@@ -318,7 +320,7 @@ from __future__ import annotations
 
 
 def main() -> None:
-    """Write the file; with ``--report`` print how the polynomials are conditioned."""
+    """Write the files; with ``--report`` print how the polynomials are conditioned."""
     found = tables()
     if "--report" in sys.argv:
         for name, (_, row) in found.items():
@@ -327,18 +329,19 @@ def main() -> None:
                 abs(mp.polyval(row[::-1], mpf(k) / 100)) for k in range(-100, 101, 5)
             )  # fmt: skip
             print(f"{name:16} {len(row):3} terms, sizes {mp.nstr(size, 3)}, {mp.nstr(least, 3)}")
-    lines = [_HEAD, "# Zeros, and what their float64 lacks of them", "ZEROS = {"]
+    lines = [_HEAD.format(functions="Bessel, Airy and error functions")]
+    lines += ["# Zeros, and what their float64 lacks of them", "ZEROS = {"]
     for name, zeros in ZEROS.items():
         lines.append(f'    "{name}": (')
         lines += [f"        ({float(z)!r}, {float(z - mpf(float(z)))!r})," for z in zeros]
         lines.append("    ),")
     lines.append("}\n")
+    gamma = [_HEAD.format(functions="incomplete gamma functions")]
     for name, (comment, row) in found.items():
-        lines.append(f"# {comment}")
-        lines.append(f"{name} = (")
-        lines += [f"    {float(c)!r}," for c in row]
-        lines.append(")\n")
-    TARGET.write_text("\n".join(lines))
+        into = gamma if name.startswith(OF_GAMMA) else lines
+        into += [f"# {comment}", f"{name} = (", *(f"    {float(c)!r}," for c in row), ")\n"]
+    (FOLDER / "coefficients_special.py").write_text("\n".join(lines))
+    (FOLDER / "coefficients_gamma.py").write_text("\n".join(gamma))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ given dtypes (:meth:`Expression.typed`), and then evaluated by NumPy or rendered
 ``derive.py``                       derivatives, which are nodes again
 ``loop.py``                         bounded loops
 ``composed.py``                     special functions written in the language itself, with
-                                    ``coefficients_special.py``
+                                    ``coefficients_special.py``, ``coefficients_gamma.py``
 ``dtypes.py``, ``infer.py``         what meets in which dtype; a dtype for every value
 ``steps.py``                        typed SSA
 ``numpy_eval.py``                   the reference, with ``special.py``, ``gaussian.py`` and

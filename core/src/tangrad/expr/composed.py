@@ -8,14 +8,15 @@ results are within 1 ulp of the exact value; what they are of float64 ones,
 
 from __future__ import annotations
 
-from tangrad.expr import coefficients, coefficients_special
+from tangrad.expr import coefficients, coefficients_gamma, coefficients_special
 
 _ROOT_HALF, _ROOT_PI = "0.7071067811865476", "1.772453850905516"
 
 
 def _polynomial(table: str, t: str) -> str:
     """Write the polynomial of a table of coefficients."""
-    row = getattr(coefficients_special, table, None) or getattr(coefficients, table)
+    modules = (coefficients_special, coefficients_gamma, coefficients)
+    row = next(getattr(module, table) for module in modules if hasattr(module, table))
     return f"polynomial({t}, {', '.join(map(repr, row))})"
 
 
