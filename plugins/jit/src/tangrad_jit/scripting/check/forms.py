@@ -271,7 +271,7 @@ def _cast(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
 
 
 _FAMILIES = {"list": ListType, "List": ListType, "dict": DictType, "Dict": DictType}
-_FAMILIES.update({"tuple": TupleType, "Tuple": TupleType})  # type: ignore[dict-item]
+_FAMILIES.update({"tuple": TupleType, "Tuple": TupleType})
 
 
 def _isinstance(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
@@ -410,14 +410,14 @@ def _unwrap(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Plac
     if not isinstance(value.type, OptionalType):
         if value.type == kinds.NONE:
             raise ScriptError("Unwrapping null optional", place)
-        return value  # type: ignore[no-any-return]
+        return value
     return Convert(place, value.type.element, value, "unwrap")
 
 
 def _device(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Expr:
     values = [check.expr_of(a, place) for a in [*args, *kwargs.values()]]
     if values and values[0].type == kinds.DEVICE:
-        return values[0]  # type: ignore[no-any-return]
+        return values[0]
     if not values or values[0].type != kinds.STR:
         raise ScriptError("device takes a text, and a number", place)
     template = "rt_device(_0)" if len(values) == 1 else "rt_device(_0, _1)"

@@ -141,7 +141,7 @@ class ModuleUnit:
                     found[name] = type_of_object(
                         annotation,
                         self.world.class_type,
-                        lambda text, names=names: self.world.annotated(text, names),  # type: ignore[misc]
+                        lambda text, names=names: self.world.annotated(text, names),
                     )
                 except AnnotationError as error:
                     self.failed[name] = str(error)

@@ -98,7 +98,7 @@ class ScriptedModule(ScriptModule):
         if issubclass(self.script_unit.cls, nn.Sequential):
             value = args[0]
             for child in self._modules.values():
-                value = child(value)  # type: ignore[misc]
+                value = child(value)
             return value
         raise NotImplementedError(f"{self.original_name} has no forward")
 

@@ -110,7 +110,7 @@ class _Emitter:
     def expr(self, node: tree.Expr) -> ast.expr:
         """Return the code of an expression."""
         made: ast.expr = getattr(self, f"_on_{type(node).__name__}")(node)
-        return _place(made, node.place)  # type: ignore[no-any-return]
+        return _place(made, node.place)
 
     def _each(self, nodes: list[tree.Expr]) -> list[ast.expr]:
         return [self.expr(node) for node in nodes]
@@ -317,7 +317,7 @@ class _Emitter:
                 return ast.Call(self._runtime(over.kind), [*parts, *self._each(over.values)], [])
             value = over.values[0]
             if isinstance(value, tree.OpCall) and over.kind == "list":
-                return _place(self._op(value), value.place)  # type: ignore[no-any-return]
+                return _place(self._op(value), value.place)
             made = self.expr(value)
             if over.kind == "dict":
                 return self._call("list", made)

@@ -56,7 +56,7 @@ class Type:
         return self.text
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(self) is type(other) and self.text == other.text)  # type: ignore[attr-defined]
+        return self is other or (type(self) is type(other) and self.text == other.text)
 
     def __hash__(self) -> int:
         return hash(self.text)
