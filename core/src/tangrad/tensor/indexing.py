@@ -128,7 +128,8 @@ def setitem(x: Any, index: Any, value: Any, ops: IndexingOps | None = None) -> N
 
 def _converts_itself(x: Any) -> bool:
     """Tell whether the kernels of x's layout make its elements of numbers: it has a scale."""
-    return x.dtype.kind == "foreign" and x.layout.name != "strided"
+    # Whatever has the ops is indexed by these rules, tensors of other libraries too.
+    return getattr(x.dtype, "kind", "") == "foreign" and x.layout.name != "strided"
 
 
 def _element_of(x: Any, value: Any) -> Any:
