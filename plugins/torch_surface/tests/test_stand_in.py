@@ -268,3 +268,37 @@ def test_definitions_of_ops_are_the_ops(tmp_path):
         """,
     )
     assert (outcome.stdout, outcome.stderr) == ("same\n", "")
+
+
+TEXT = """
+import sys, torch
+print(sys.argv, sys.path[0] == "", __name__, "__file__" in globals(), torch.ones(2).sum().item())
+if len(sys.argv) > 2:
+    raise ValueError(sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("form", ["-c", "-"])
+@pytest.mark.parametrize("arguments", [["-x"], ["-x", "wrong"], []])
+def test_a_program_may_be_a_text_or_come_by_standard_input(form, arguments):
+    words = [form, *([TEXT] if form == "-c" else []), *arguments]
+    given = {"capture_output": True, "text": True, "check": False}
+    given["input"] = TEXT if form == "-" else ""
+    outcome = subprocess.run([sys.executable, "-m", "tangrad", "run", *words], **given)
+    plain = TEXT.replace("import sys, torch", "import sys").replace(
+        "torch.ones(2).sum().item()", "2.0"
+    )
+    words = [plain if word is TEXT else word for word in words]
+    given["input"] = plain if form == "-" else ""
+    wanted = subprocess.run([sys.executable, *words], **given)
+    assert outcome.returncode == wanted.returncode
+    assert outcome.stdout == wanted.stdout
+    assert outcome.stderr.splitlines()[-1:] == wanted.stderr.splitlines()[-1:]
+
+
+@pytest.mark.parametrize("words", [[], ["-m"], ["-c"]])
+def test_what_runs_nothing_is_refused_with_what_there_is(words):
+    command = [sys.executable, "-m", "tangrad", "run", *words]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert outcome.returncode == 2
+    assert "error:" in outcome.stderr

@@ -20,10 +20,14 @@ def tangrad_add_cli(commands: Any) -> None:
     run = commands.add_parser(
         "run",
         help="run a program in which `import torch` is tangrad",
-        usage="python -m tangrad run PROGRAM [ARGUMENT ...] | -m MODULE [ARGUMENT ...]",
+        usage="python -m tangrad run [PROGRAM | -m MODULE | -c TEXT | -] [ARGUMENT ...]",
         description="What follows the program is its own, also what looks like an option.",
     )
-    run.add_argument("program", metavar="PROGRAM", help="a file, or -m MODULE, as for `python`")
+    run.add_argument(
+        "program",
+        metavar="PROGRAM",
+        help="as for `python`: a file, -m MODULE, -c TEXT, or - for standard input",
+    )
     run.set_defaults(run_words=lambda words: run_words(run, words))
     alias = commands.add_parser("alias", help="have `import torch` give tangrad everywhere here")
     alias.add_argument("action", choices=("install", "remove"))
@@ -37,14 +41,20 @@ def run_words(parser: argparse.ArgumentParser, words: Sequence[str]) -> int:
         parser: of the command, for its help and its errors.
         words: all that follows `run`.
     """
-    from tangrad.compat.stand_in import run_module, run_program
+    from tangrad.compat.stand_in import run_module, run_program, run_text
 
     if words and not words[0].startswith("-"):
         return run_program(words[0], words[1:])
     if len(words) > 1 and words[0] == "-m":
         return run_module(words[1], words[2:])
+    if len(words) > 1 and words[0] == "-c":
+        return run_text(words[1], "-c", words[2:])
+    if words and words[0] == "-":
+        return run_text(sys.stdin.buffer.read(), "-", words[1:])
+    if words and words[0] in ("-m", "-c"):
+        return parser.error(f"{words[0]} wants {'a module' if words[0] == '-m' else 'a text'}")
     parser.parse_args(words)
-    return parser.error("give a program, or -m and a module")
+    return parser.error("give a program, -m and a module, -c and a text, or -")
 
 
 def run_alias(options: argparse.Namespace) -> int:

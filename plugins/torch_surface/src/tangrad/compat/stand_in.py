@@ -348,16 +348,41 @@ def run_program(program: str, arguments: Sequence[str]) -> int:
     except OSError as error:
         print(f"python -m tangrad run: can't open file {program!r}: {error}", file=sys.stderr)
         return 2
+    path = os.path.dirname(os.path.realpath(program))
+    return _run_source(source, program, [program, *arguments], path, os.path.abspath(program))
+
+
+def run_text(source: str | bytes, name: str, arguments: Sequence[str]) -> int:
+    """Run a program that is in no file, as `python -c` and `python -` do, with tangrad for `torch`.
+
+    Args:
+        source: the program.
+        name: what `sys.argv` begins with: "-c", or "-" for standard input.
+        arguments: what it holds after that.
+
+    Returns:
+        The exit status: 0, or 1 after an exception. `SystemExit` of the program passes.
+    """
+    argv = [name, *arguments]
+    if name == "-c":
+        return _run_source(source, "<string>", argv, "", None)
+    return _run_source(source, "<stdin>", argv, "", "<stdin>")
+
+
+def _run_source(
+    source: str | bytes, shown: str, argv: list[str], path: str, file: str | None
+) -> int:
     install()
     main = ModuleType("__main__")
-    main.__file__ = os.path.abspath(program)
+    if file is not None:
+        main.__file__ = file
     main.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = main
-    sys.argv = [program, *arguments]
-    sys.path[0] = os.path.dirname(os.path.realpath(program))
+    sys.argv = argv
+    sys.path[0] = path
     # Without what this file imports from __future__: the program has its own.
     return _status(
-        lambda: exec(compile(source, program, "exec", dont_inherit=True), main.__dict__), frames=2
+        lambda: exec(compile(source, shown, "exec", dont_inherit=True), main.__dict__), frames=2
     )
 
 
