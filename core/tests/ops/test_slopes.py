@@ -26,13 +26,14 @@ SIZES = [1e-100, 1e-20, 1e-12, 1e-6, 1e-3, 0.05, 0.3, 0.55, 0.75, 0.97, 0.9999, 
 FEW_SIZES = [1e-100, 1e-6, 0.4, 3.0, 40.0, 300.0, 1e5, 1e100]
 # Parameters that have no default.
 PARAMS = {"alpha": 2, "threshold": 0.5, "value": 1.5, "delta": 1.0, "beta": 1.0}
-JUDGED = """_cube abs absolute_difference acos acosh angle asin asinh atan atan2 atanh celu cos cosh
-    cross_entropy_of_score deg2rad elu erf erfc erfinv exp exp2 expm1 fmod gelu_none gelu_tanh
-    hardshrink hardsigmoid hardswish hardtanh huber_difference hypot i0 leaky_relu log log10
-    log1p log2 logaddexp logaddexp2 logit_plain logsigmoid mish rad2deg reciprocal relu relu6
-    remainder rsqrt selu sigmoid silu sin sinc sinh softplus softshrink softsign special_entr
-    special_erfcx special_i0e special_i1 special_i1e special_log_ndtr special_ndtr sqrt square
-    tan tanh tanhshrink threshold xlogy""".split()
+JUDGED = """_cube abs absolute_difference acos acosh angle asin asinh atan atan2 atanh celu copysign cos
+    cosh cross_entropy_of_score deg2rad elu erf erfc erfinv exp exp2 expm1 fmax fmod gelu_none
+    gelu_tanh hardshrink hardsigmoid hardswish hardtanh huber_difference hypot i0 leaky_relu log
+    log10 log1p log2 logaddexp logaddexp2 logit_plain logsigmoid mish mul rad2deg reciprocal
+    relu relu6 remainder rsqrt selu sigmoid silu sin sinc sinh smooth_difference softplus
+    softshrink softsign special_entr special_erfcx special_i0e special_i1 special_i1e
+    special_log_ndtr special_ndtr sqrt square squared_difference tan tanh tanhshrink threshold
+    true_divide xlogy""".split()
 # Whose second derivative is a difference that loses digits.
 FIRST_ONLY = {
     "cross_entropy_of_score": "where a huge weight and a tiny target make 1 of each other",
