@@ -173,6 +173,8 @@ def _index_copy_batch(size: int, dims: Any, self: Any, dim: int, index: Any, sou
 
 def _index_add_reference(np: Any, self: Any, dim: int, index: Any, source: Any, alpha: Any) -> Any:
     alpha = _element(alpha, source.dtype.kind)
+    if source.dtype.kind in "iu":
+        alpha = np.array(alpha).astype(source.dtype)  # one below zero wraps around
     scaled = source if alpha == 1 else (source * alpha).astype(source.dtype)
     return _index_write("index_add", accumulate)(np, self, dim, index, scaled)
 
