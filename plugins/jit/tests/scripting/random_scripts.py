@@ -235,7 +235,8 @@ class Writer:
             return
         self.line(f"if {name} is not None:")
         self.depth += 1
-        self.body({**{k: v for k, v in scope.items() if k != name}, name: "int"}, 1)
+        self.body({k: v for k, v in scope.items() if k != name}, 1)
+        self.line(f"a = {name}")
         self.depth -= 1
 
     def do_leave(self, scope: dict[str, str]) -> None:

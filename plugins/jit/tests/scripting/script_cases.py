@@ -640,11 +640,6 @@ def outside(n: int) -> int:
     return sum(range(n))
 
 
-@torch.jit.unused
-def never(n: int) -> int:
-    return n
-
-
 @module((4,))
 class Modified(nn.Module):
     size: torch.jit.Final[int]
@@ -663,8 +658,6 @@ class Modified(nn.Module):
         return len(str(self)) + n
 
     def forward(self, n: int):
-        if n > 100:
-            return never(n), 0, "x"
         total = self.doubled
         for number, _ in self.pairs:
             total += number

@@ -60,6 +60,9 @@ class ArchiveNames:
         constants: the tensors of the archive.
     """
 
+    #: Functions inside of functions are closures for `fork`.
+    has_closures = True
+
     def __init__(self, find: Callable[[str], Any], constants: Sequence[Any]) -> None:
         self._find, self._constants = find, constants
         self._roots: dict[str, Any] = {
@@ -265,6 +268,11 @@ def _unwrapped(check: Any, args: list[Expr], kwargs: dict[str, Expr], place: Pla
     return found
 
 
+def _waited(check: Any, args: list[Expr], kwargs: dict[str, Expr], place: Place) -> Expr:
+    found: Expr = NAMED_FORMS["wait"].call(check, args, {}, place)  # type: ignore[assignment]
+    return found
+
+
 def _size_of_tensor(check: Any, args: list[Expr], kwargs: Any, place: Place) -> Expr | None:
     if len(args) == 1 and args[0].type == kinds.TENSOR:
         return choose_builtin("size", args, {}, place)
@@ -304,6 +312,7 @@ def _set_grad(check: Any, args: list[Expr], kwargs: dict[str, Expr], place: Plac
 
 _SPECIAL: dict[str, Callable[..., Any]] = {
     "to": _to,
+    "wait": _waited,
     "is_grad_enabled": _grad_enabled,
     "set_grad_enabled": _set_grad,
     "RaiseException": _raise,

@@ -229,7 +229,7 @@ class _Reader:
         if isinstance(kind, kinds.ModuleType):
             return self._module(held, kind)
         if isinstance(kind, kinds.ClassType):
-            made = self._made[id(held)] = kind.unit.cls()
+            made = self._made[id(held)] = kind.unit.cls.__new__(kind.unit.cls)
             for name, attribute in kind.unit.attributes.items():
                 if name in vars(held):
                     setattr(made, name, self._value(vars(held)[name], attribute))

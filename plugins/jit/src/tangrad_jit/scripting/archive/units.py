@@ -15,6 +15,7 @@ from tangrad_jit.scripting.check.classes import ClassUnit, InterfaceUnit
 from tangrad_jit.scripting.check.functions import Unit
 from tangrad_jit.scripting.check.modules import ModuleUnit
 from tangrad_jit.scripting.check.values import Bound
+from tangrad_jit.scripting.program.emit import program_of
 from tangrad_jit.scripting.source.finding import parse_text
 from tangrad_jit.scripting.source.places import ScriptError, Source, place_of
 from tangrad_jit.scripting.tree.nodes import Expr
@@ -149,6 +150,7 @@ class ArchiveCode:
             elif isinstance(statement, ast.FunctionDef):
                 method = self.unit(f"{name}.{statement.name}", source, statement, unit.type)
                 unit.methods[statement.name] = method
+                setattr(cls, statement.name, _python_method(method))
 
     def _module(self, name: str, source: Source, node: ast.ClassDef) -> None:
         unit = _ModuleOfArchive(self, name, source, node)
@@ -228,6 +230,15 @@ def _check_top(tree: ast.Module, source: Source) -> None:
             raise ScriptError(
                 "the code of an archive has functions and classes only", place_of(node, source)
             )
+
+
+def _python_method(unit: Unit) -> Any:
+    """Return a method of a class, for calls that find it when they run."""
+
+    def call(self: Any, *args: Any) -> Any:
+        return program_of(unit)(self, *args)
+
+    return call
 
 
 def _literal(node: ast.AST, source: Source) -> Any:

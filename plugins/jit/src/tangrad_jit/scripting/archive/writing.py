@@ -9,6 +9,7 @@ from typing import Any
 import tangrad
 from tangrad import nn
 from tangrad_jit.scripting.archive.pickling import ObjectPickler
+from tangrad_jit.scripting.check.classes import InterfaceUnit
 from tangrad_jit.scripting.check.functions import Unit
 from tangrad_jit.scripting.code.library_text import FUNCTIONS, module_text
 from tangrad_jit.scripting.code.printer import Printer, UnprintableError, quoted
@@ -135,6 +136,8 @@ class _Archive:
                 self.put(name, self._named_tuple(owner, name))
             elif isinstance(owner, kinds.EnumType):
                 self.put(name, self._enum(owner, name))
+            elif isinstance(owner, InterfaceUnit):
+                self.put(name, self._interface(owner, name))
             elif hasattr(owner, "statics"):
                 self.put(name, self._class(owner, name))
 
@@ -151,6 +154,12 @@ class _Archive:
             for m in kind.python_class
         )
         return f"class {name.rpartition('.')[2]}(Enum):\n{members}"
+
+    def _interface(self, unit: InterfaceUnit, name: str) -> str:
+        text = f"class {name.rpartition('.')[2]}(Interface):\n"
+        for method, function in unit.methods.items():
+            text += self.printer.function(function, "  ", method)
+        return text
 
     def _class(self, unit: Any, name: str) -> str:
         text = f"class {name.rpartition('.')[2]}:\n"

@@ -562,6 +562,12 @@ class Statements(Expressions):
         value = self.value(node.value)
         return [Do(self.place(node), value)] if isinstance(value, Expr) else []
 
+    def _do_FunctionDef(self, node: ast.FunctionDef) -> list[Node]:
+        if not getattr(self.names, "has_closures", False) or node.args.args:
+            raise FrontendError(_REFUSED["FunctionDef"], self.place(node))
+        self.scope.top.names[node.name] = Closure(node)
+        return []
+
     def _do_Pass(self, node: ast.Pass) -> list[Node]:
         return []
 
@@ -595,6 +601,27 @@ class Statements(Expressions):
                 names[-1] = self.target(item.optional_vars, entered, place)
         body = self.body(node.body)
         return [With(self.place(node), contexts, names, body)]
+
+
+class Closure(Value):
+    """A function inside of a function of an archive, made for `fork`: one call."""
+
+    def __init__(self, node: ast.FunctionDef) -> None:
+        self.node = node
+
+    def __str__(self) -> str:
+        return f"closure {self.node.name}"
+
+    def call(
+        self, check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
+    ) -> Expr | Value:
+        """Return the call that it makes."""
+        last = self.node.body[-1]
+        with check.block():
+            if check.body(self.node.body[:-1]) or not isinstance(last, ast.Return):
+                raise ScriptError("a closure of an archive makes one call", place)
+            found: Expr | Value = check.value(last.value)
+            return found
 
 
 def _is_value(value: Any) -> bool:
