@@ -26,8 +26,8 @@ SIZES = [1e-100, 1e-20, 1e-12, 1e-6, 1e-3, 0.05, 0.3, 0.55, 0.75, 0.97, 0.9999, 
 FEW_SIZES = [1e-100, 1e-6, 0.4, 3.0, 40.0, 300.0, 1e5, 1e100]
 # Parameters that have no default.
 PARAMS = {"alpha": 2, "threshold": 0.5, "value": 1.5, "delta": 1.0, "beta": 1.0}
-JUDGED = """_cube abs absolute_difference acos acosh angle asin asinh atan atan2 atanh celu copysign cos
-    cosh cross_entropy_of_score deg2rad elu erf erfc erfinv exp exp2 expm1 fmax fmod gelu_none
+JUDGED = """_cube abs absolute_difference acos acosh angle asin asinh atan atan2 atanh celu copysign
+    cos cosh cross_entropy_of_score deg2rad elu erf erfc erfinv exp exp2 expm1 fmax fmod gelu_none
     gelu_tanh hardshrink hardsigmoid hardswish hardtanh huber_difference hypot i0 leaky_relu log
     log10 log1p log2 logaddexp logaddexp2 logit_plain logsigmoid mish mul rad2deg reciprocal
     relu relu6 remainder rsqrt selu sigmoid silu sin sinc sinh smooth_difference softplus
@@ -113,7 +113,9 @@ def test_slopes_keep_their_digits_in_the_tails(name):
     bits = FEW_BITS if any(slow in name for slow in SLOW) else BITS
     program = definition.expression.typed(dict.fromkeys(names, "float64"), "float64").mpmath(bits)
     alone = len(names) == 1
-    signed = [s * x for x in (SIZES if alone else FEW_SIZES) for s in (1, -1)]
+    # Triples of all of them would take minutes.
+    sizes = SIZES if alone else FEW_SIZES[:: len(names) - 1]
+    signed = [s * x for x in sizes for s in (1, -1)]
     points = [p for p in itertools.product(signed, repeat=len(names)) if alone or p[0] != p[1]]
     wrong = []
     for which in range(len(names)):
