@@ -212,9 +212,11 @@ def brought(package: str) -> str:
     listed = [p for p in discovery.plugins(discovery.NAMES) if _is_of_package(p, package)]
     for plugin in listed:
         place, _, attribute = plugin.value.partition(":")
+        if "." in plugin.name:
+            continue  # a name of one of tangrad's modules
         if attribute:
             lines.append(f"from {place} import {attribute} as {plugin.name}")
-        elif "." not in plugin.name:
+        else:
             lines.append(f"from tangrad import {plugin.name} as {plugin.name}")
     known = {plugin.name for plugin in listed}
     for plugin in discovery.plugins(discovery.OPS):

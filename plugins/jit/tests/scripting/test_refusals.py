@@ -113,7 +113,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("function", "reason"), REFUSED.items(), ids=lambda one: str(one)[:30])
+@pytest.mark.parametrize(
+    ("function", "reason"), REFUSED.items(), ids=[function.__name__ for function in REFUSED]
+)
 def test_a_function_is_refused_with_the_place(function, reason):
     with pytest.raises(RuntimeError, match=reason) as caught:
         tangrad.jit.script(function)

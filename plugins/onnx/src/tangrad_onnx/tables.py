@@ -40,11 +40,16 @@ def ops_out() -> list[str]:
         "has no form": [],
     }
     for name, op in sorted(all_ops().items()):
-        if name.endswith("_") or "backward" in name:
+        if name.endswith("_") or "backward" in name or not _is_required(op.definition.module):
             continue
         kinds[_kind(name, op)].append(f"`{name}`")
     lines = ["| how | ops |", "|---|---|"]
     return lines + [f"| {kind} | {_joined(names)} |" for kind, names in kinds.items()]
+
+
+def _is_required(module: str) -> bool:
+    """Return whether an op is of a package that this one requires: other packages add theirs."""
+    return module.startswith("tangrad.ops.") and not module.startswith("tangrad.ops.optimizer")
 
 
 def _kind(name: str, op: object) -> str:
