@@ -522,6 +522,7 @@ class _Session:
         asked = self.recorder.has_asked
         watched |= {id(tensor) for _, tensor in self.before.tensors if asked(tensor)}
         if any(asked(tensor) for _, tensor in self.arguments):
+            assert recording.pattern is not None
             recording.pattern.watch_gradients()
         guards.extend(
             _with_gradient(path, tensor, before)

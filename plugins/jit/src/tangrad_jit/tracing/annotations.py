@@ -41,7 +41,7 @@ def annotate(the_type: Any, the_value: T) -> T:
 
 def _modified(fn: Any, modifier: str) -> Any:
     """Tell a function, or the one that a property reads, what is to become of it in scripts."""
-    target = fn.fget if builtins.isinstance(fn, property) else fn
+    target: Any = fn.fget if builtins.isinstance(fn, property) else fn
     target._torchscript_modifier = modifier
     return fn
 

@@ -48,7 +48,7 @@ def StringNormalizer(
     locale: str | None = None,
     stopwords: Any = (),
 ) -> Any:
-    change = {"LOWER": str.lower, "UPPER": str.upper, "NONE": str}[case_change_action]
+    change: Any = {"LOWER": str.lower, "UPPER": str.upper, "NONE": str}[case_change_action]
     fold = str if is_case_sensitive else str.lower
     stopped = {fold(word) for word in stopwords or ()}
 

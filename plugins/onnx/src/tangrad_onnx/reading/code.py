@@ -258,8 +258,8 @@ class _Writer:
         if name == "sparse_value":
             return name, array_of_sparse(attribute.sparse_tensor, self.folder)
         if name in {"value_int", "value_ints"}:
-            numbers = attribute.i if name == "value_int" else list(attribute.ints)
-            return name, np.array(numbers, np.int64)
+            whole = attribute.i if name == "value_int" else list(attribute.ints)
+            return name, np.array(whole, np.int64)
         if name in {"value_float", "value_floats"}:
             numbers = attribute.f if name == "value_float" else list(attribute.floats)
             return name, np.array(numbers, np.float32)
@@ -320,9 +320,9 @@ class _Writer:
             keywords[_SPARED[name]] = "False"
         while operands and operands[-1] is None:
             operands.pop()
-        called = [str(operand) for operand in operands]
-        called += [f"{key}={value}" for key, value in keywords.items()]
-        call = f"ops.{name}({', '.join(called)})"
+        given = [str(operand) for operand in operands]
+        given += [f"{key}={value}" for key, value in keywords.items()]
+        call = f"ops.{name}({', '.join(given)})"
         lines.append((indent + self._assigned(outputs, call, name in _TUPLES, scope), origin))
         return lines, cost
 

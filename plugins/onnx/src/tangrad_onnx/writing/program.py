@@ -161,7 +161,7 @@ class _Model:
         if len(self.output_names) > sum(hasattr(x, "op") for x in outputs):
             raise OnnxExporterError(f"the program has fewer outputs than {self.output_names}")
         taken = {info.name for info in self.inputs}
-        results = []
+        results: list[Any] = []
         for node in outputs:
             if not hasattr(node, "op"):
                 continue

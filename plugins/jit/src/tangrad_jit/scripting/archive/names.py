@@ -203,7 +203,7 @@ class _ArchiveOp(Value):
         if special is not None:
             made = special(check, given, named, place)
             if made is not None:
-                return made  # type: ignore[no-any-return]
+                return made
         if is_builtin(self.name):
             found = choose_builtin(self.name, given, named, place, convert=False)
             if found is not None:

@@ -25,7 +25,7 @@ _STORAGES = {
     "complex64": "ComplexFloatStorage",
     "complex128": "ComplexDoubleStorage",
 }
-_LISTS = {
+_LISTS: dict[Type, str] = {
     kinds.INT: "build_intlist",
     kinds.FLOAT: "build_doublelist",
     kinds.BOOL: "build_boollist",

@@ -134,7 +134,7 @@ class _Reader:
         if not isinstance(made, ScriptedModule):
             raise SerializationError("jit.load: the archive holds no module")
         for module in made.modules():
-            for unit in module.script_unit.every_method():  # type: ignore[attr-defined]
+            for unit in module.script_unit.every_method():
                 unit.check()
         return made
 

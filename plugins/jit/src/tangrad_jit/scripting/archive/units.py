@@ -256,7 +256,7 @@ def _literal(node: ast.AST, source: Source) -> Any:
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "annotate":
         return _literal(node.args[1], source)
     try:
-        return ast.literal_eval(node)  # type: ignore[arg-type]
+        return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         raise ScriptError("a literal was expected", place_of(node, source)) from None
 

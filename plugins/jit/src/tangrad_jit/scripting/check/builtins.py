@@ -254,7 +254,7 @@ def _result(text: str, bound: dict[str, Type], args: list[Expr]) -> Type:
     return _PRIMITIVES[text]
 
 
-_OF_TENSOR = {
+_OF_TENSOR: dict[Type, str] = {
     kinds.INT: "int",
     kinds.FLOAT: "float",
     kinds.COMPLEX: "complex",

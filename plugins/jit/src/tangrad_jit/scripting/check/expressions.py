@@ -249,7 +249,7 @@ class Expressions(Attributes):
                 template = f"{sign}_0" if len(args) == 1 else f"_0 {sign} _1"
                 return Apply(place, kinds.TENSOR, Builtin(shown, template), args)
         numbers = self._plain_numbers(args)
-        found = choose_builtin(name, numbers, {}, place, convert=False)
+        found: Expr | None = choose_builtin(name, numbers, {}, place, convert=False)
         if found is None:
             found = choose_builtin(name, numbers, {}, place)
         if found is None:

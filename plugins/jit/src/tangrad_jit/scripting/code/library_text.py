@@ -227,7 +227,7 @@ def _recurrent(module: Any) -> str:
     ]
     directions = 2 if module.bidirectional else 1
     kind = {"LSTM": "lstm", "GRU": "gru"}.get(type(module).__name__, "")
-    if not kind or getattr(module, "proj_size", 0):
+    if not kind or getattr(module, "proj_size", None):
         return ""
     batch = 0 if module.batch_first else 1
     zeros = (

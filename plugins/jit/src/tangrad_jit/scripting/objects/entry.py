@@ -122,7 +122,8 @@ def _check(k: int, parameter: Parameter) -> str:
     if parameter.type == kinds.INT:
         wide = f"{_LOW} <= {name} <= {_HIGH}"
         return f"if type({name}) is not int or not {wide}: {name} = _fit({k}, {name})"
-    plain = {kinds.FLOAT: "float", kinds.BOOL: "bool", kinds.STR: "str"}.get(parameter.type)
+    checked: dict[Any, str] = {kinds.FLOAT: "float", kinds.BOOL: "bool", kinds.STR: "str"}
+    plain = checked.get(parameter.type)
     if plain is not None:
         return f"if type({name}) is not {plain}: {name} = _fit({k}, {name})"
     return f"{name} = _fit({k}, {name})"

@@ -130,7 +130,7 @@ class ScriptedModule(ScriptModule):
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
-        unit = self.__dict__.get("script_unit")
+        unit: Any = self.__dict__.get("script_unit")
         known = None if unit is None else unit.attributes.get(name)
         if known is not None and not isinstance(value, (tangrad.Tensor, nn.Module)):
             try:

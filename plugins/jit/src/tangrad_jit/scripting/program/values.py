@@ -449,7 +449,7 @@ def rt_is(value: Any, wanted: list[Type]) -> bool:
     return any(is_of(value, kind) for kind in wanted)
 
 
-_PLAIN = {
+_PLAIN: dict[Type, Any] = {
     kinds.INT: int,
     kinds.FLOAT: float,
     kinds.COMPLEX: complex,
@@ -457,7 +457,7 @@ _PLAIN = {
     kinds.STR: str,
     kinds.NONE: type(None),
 }
-_OBJECTS = {
+_OBJECTS: dict[Type, Any] = {
     kinds.TENSOR: tangrad.Tensor,
     kinds.DEVICE: tangrad.device,
     kinds.DTYPE: tangrad.dtype,

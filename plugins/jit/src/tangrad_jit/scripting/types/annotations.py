@@ -47,7 +47,8 @@ _PLAIN: dict[Any, Type] = {
     tangrad.Generator: kinds.GENERATOR,
     tangrad.Size: ListType(kinds.INT),
 }
-_BARE = {list: "List", dict: "Dict", tuple: "Tuple", typing.List: "List", typing.Dict: "Dict"}  # noqa: UP006
+_BARE: dict[Any, str] = {list: "List", dict: "Dict", tuple: "Tuple"}
+_BARE |= {typing.List: "List", typing.Dict: "Dict"}  # noqa: UP006
 _BARE[typing.Tuple] = "Tuple"  # noqa: UP006
 _BARE[typing.Optional] = "Optional"
 

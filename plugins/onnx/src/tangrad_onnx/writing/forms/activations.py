@@ -16,7 +16,7 @@ def _single(operator: str, **attributes: str | float) -> Callable[..., Any]:
     """Return the form of one operator whose attributes are parameters of the op, or numbers."""
 
     def call(w: Writer, a: Any, out: Any) -> Any:
-        given = {
+        given: dict[str, Any] = {
             key: float(getattr(a, value)) if isinstance(value, str) else value
             for key, value in attributes.items()
         }
