@@ -140,3 +140,25 @@ def test_zeros_of_either_sign_differ_and_nans_do_not():
     assert not same_bits(0.0, -0.0)
     assert same_bits(nan, nan.clone())
     assert not same_bits(tangrad.complex(zero, zero), tangrad.complex(zero, -zero))
+
+
+@pytest.mark.parametrize("make", [
+    lambda: tangrad.arange(96.0).reshape(8, 12)[::2, ::3],
+    lambda: tangrad.arange(12.0).reshape(3, 4).t(),
+    lambda: tangrad.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1)[1:],
+], ids=["every second", "turned", "part"])  # fmt: skip
+def test_what_a_checked_call_writes_keeps_its_strides(folder, make):
+    @tangrad.compile(options={"check": 1.0, "measure": False})
+    def scaled(x, y):
+        x.mul_(2).add_(y)
+        return x + 1
+
+    for _ in range(4):
+        x, expected = make(), make()
+        around = x.untyped_storage().nbytes()
+        found = scaled(x, tangrad.ones(x.shape))
+        assert same_bits(found, expected.mul_(2).add_(1) + 1)
+        assert same_bits(x, expected)
+        assert x.untyped_storage().nbytes() == around
+    assert not scaled.compiled.off
+    assert not list(folder.glob("*"))

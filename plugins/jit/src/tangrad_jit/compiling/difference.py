@@ -22,7 +22,7 @@ from tangrad_jit.passes.pipeline import optimize
 from tangrad_jit.run.interpreter import interpret, run_node
 from tangrad_jit.run.plan import Plan
 
-__all__ = ["both_ways", "reduced", "same_bits", "write_program"]
+__all__ = ["both_ways", "copied", "reduced", "same_bits", "write_program"]
 
 
 def same_bits(a: Any, b: Any) -> bool:
@@ -95,8 +95,25 @@ def reduced(graph: Graph, inputs: Sequence[Any], fast: bool) -> tuple[Graph, lis
     return shows(kept)
 
 
+def copied(item: Any) -> Any:
+    """Return a tensor in memory of its own, with the strides that a graph knows it by.
+
+    Args:
+        item: a tensor; anything else is returned as it is.
+    """
+    if not isinstance(item, tangrad.Tensor):
+        return item
+    source = item.detach()
+    if source.layout is not tangrad.strided or source.is_contiguous():
+        return source.clone()
+    places = zip(source.shape, source.stride(), strict=True)
+    extent = 1 + sum((size - 1) * step for size, step in places)
+    whole = source.as_strided((extent,), (1,), source.storage_offset()).clone()
+    return whole.as_strided(source.shape, source.stride(), 0)
+
+
 def _copies(inputs: Sequence[Any]) -> list[Any]:
-    return [x.detach().clone() if isinstance(x, tangrad.Tensor) else x for x in inputs]
+    return [copied(item) for item in inputs]
 
 
 def _differs(graph: Graph, inputs: list[Any], fast: bool) -> bool:
@@ -195,7 +212,7 @@ def _part(
     made.outputs = list(made.nodes[-1].results)
     fits = all(
         not isinstance(entry.value.type, TensorType)
-        or tuple(item.clone().stride()) == tuple(entry.value.type.stride)
+        or tuple(copied(item).stride()) == tuple(entry.value.type.stride)
         for entry, item in zip(made.inputs, inputs, strict=True)
     )
     return (made, inputs) if fits else None

@@ -65,17 +65,14 @@ class Trial:
     def _both(
         self, executable: Any, tensors: list[Any], function: Any, args: Any, kwargs: Any
     ) -> Any:
-        from tangrad_jit.compiling.difference import same_bits, write_program
+        from tangrad_jit.compiling.difference import copied, same_bits, write_program
 
         inputs = executable._inputs(tensors)
         copies = [
-            item.detach().clone() if k in executable._written else item
-            for k, item in enumerate(inputs)
+            copied(item) if k in executable._written else item for k, item in enumerate(inputs)
         ]
         state = tangrad.get_rng_state()
-        given = [
-            item.detach().clone() if isinstance(item, tangrad.Tensor) else item for item in copies
-        ]
+        given = [copied(item) for item in copies]
         outs = executable._run_forward(copies)
         tangrad.set_rng_state(state)
         result = function(*args, **kwargs)
