@@ -278,11 +278,9 @@ hardswish = pointwise(
 
 def _softsign_moved(by: str) -> str:
     """Write the derivative times a gradient or a tangent; of real numbers it is no difference."""
-    of_complex = f"{by} / d - self * (real({by} * conj(self)) / (abs(self) * d * d))"
-    return (
-        "d = 1 + abs(self); "
-        f"select_complex(self, where(self == 0, {by}, {of_complex}), {by} / d / d)"
-    )
+    d = "(1 + abs(self))"  # a name would need a statement, which no part of an expression is
+    of_complex = f"{by} / {d} - self * (real({by} * conj(self)) / (abs(self) * {d} * {d}))"
+    return f"select_complex(self, where(self == 0, {by}, {of_complex}), {by} / {d} / {d})"
 
 
 softsign = pointwise(

@@ -17,7 +17,7 @@ special_erfcx = pointwise(
     promote="float",
     dtypes="floating",
     namespace="special",
-    samples=lambda s: s.unary(-3, 9),
+    samples=lambda s: [*s.unary(-3, 9, specials=False), s(s.values([0, -30, 30, float("nan")]))],
     errors=_refuses_complex,
     doc="Compute `exp(self * self) * erfc(self)`, which does not underflow.",
 )
