@@ -66,6 +66,8 @@ def _check(x: Any, sizes: Any) -> None:
 
 
 def _oracle(torch: Any, input: Any, sizes: Any, *ratios_and_corners: Any) -> Any:
+    if not input.is_floating_point():
+        raise RuntimeError(f"not implemented for {input.dtype}")
     corners = ratios_and_corners[-1]
     mode = {3: "linear", 4: "bilinear", 5: "trilinear"}[input.ndim]
     return torch.nn.functional.interpolate(input, sizes, mode=mode, align_corners=corners)

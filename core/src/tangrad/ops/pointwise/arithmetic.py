@@ -318,7 +318,10 @@ floor_divide = pointwise(
     dtypes=REAL_NUMBERS,
     beyond="divided",
     inplace=True,
-    samples=lambda s: [*s.binary(nonzero=True), s(s.tensor(4), -2)],
+    samples=lambda s: [
+        *s.binary(nonzero=True),
+        s(s.tensor(4), 2 if s.dtype.startswith("uint") else -2),
+    ],
     errors=lambda s: [
         (s(s.tensor(2, dtype="int64"), 0), RuntimeError, "ZeroDivisionError"),
         (s(s.mask(2), s.mask(2)), RuntimeError, "not implemented"),
@@ -332,7 +335,10 @@ remainder = pointwise(
     dtypes=REAL_NUMBERS,
     beyond="divided",
     inplace=True,
-    samples=lambda s: [*s.binary(nonzero=True), s(s.tensor(4), -2)],
+    samples=lambda s: [
+        *s.binary(nonzero=True),
+        s(s.tensor(4), 2 if s.dtype.startswith("uint") else -2),
+    ],
     errors=lambda s: [(s(s.tensor(2, dtype="int64"), 0), RuntimeError, "ZeroDivisionError")],
     doc="Compute Python's modulus `self - other * floor(self / other)`: it has `other`'s sign.",
 )
@@ -343,7 +349,10 @@ fmod = pointwise(
     dtypes=REAL_NUMBERS,
     beyond="divided",
     inplace=True,
-    samples=lambda s: [*s.binary(nonzero=True), s(s.tensor(4), -2)],
+    samples=lambda s: [
+        *s.binary(nonzero=True),
+        s(s.tensor(4), 2 if s.dtype.startswith("uint") else -2),
+    ],
     errors=lambda s: [(s(s.tensor(2, dtype="int64"), 0), RuntimeError, "ZeroDivisionError")],
     doc="Compute C's modulus `self - other * trunc(self / other)`: it has `self`'s sign.",
 )
