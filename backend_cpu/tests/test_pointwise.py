@@ -131,8 +131,8 @@ def test_in_place_over_its_own_operands():
     a.mul_(a)
     theirs.mul_(theirs)
     assert_same(a, theirs)
-    a.add_(a.t())
-    theirs.add_(theirs.t().clone())
+    with pytest.raises(RuntimeError, match="single memory location"):
+        a.add_(a.t())
     assert_same(a, theirs)
     a[::2, 1::3].sub_(a[1::2, 1::3])
     theirs[::2, 1::3].sub_(theirs[1::2, 1::3].clone())
@@ -140,8 +140,8 @@ def test_in_place_over_its_own_operands():
     a[:, 0] *= 2.5
     theirs[:, 0] *= 2.5
     assert_same(a, theirs)
-    a[1:].add_(a[:-1])
-    theirs[1:].add_(theirs[:-1].clone())
+    a[1:, ::2].add_(a[:-1, ::2])
+    theirs[1:, ::2].add_(theirs[:-1, ::2].clone())
     assert_same(a, theirs)
 
 
@@ -313,7 +313,8 @@ def test_every_definition_has_its_kernels():
 
     served = set(_kernels.kernels())
     for op in registry.load_all().values():
-        if op.kind == "pointwise" and "floating" in op.definition.dtypes:
+        ours = op.definition.module.startswith("tangrad.")  # not of a test
+        if ours and op.kind == "pointwise" and "floating" in op.definition.dtypes:
             for dtype in ("float32", "float64", "float16", "bfloat16"):
                 assert (op.definition.key, dtype) in served
     assert ("mul_backward(self,other)", "float32") in served
