@@ -114,7 +114,7 @@ def test_what_a_package_shows_below_tangrad_is_seen_with_its_names(
     names = [
         name
         for name in getattr(public, "__all__", vars(public))
-        if name[0] != "_" and name != "annotations" and not inspect.ismodule(vars(public)[name])
+        if name[0] != "_" and name != "annotations" and not inspect.ismodule(getattr(public, name))
     ]
     lines = [f"import {shown}", *(f"{shown}.{name}" for name in names), f"{shown}.nonsense"]
     program = tmp_path / "program.py"

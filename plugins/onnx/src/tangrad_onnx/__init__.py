@@ -9,11 +9,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tangrad_onnx import errors as errors
     from tangrad_onnx.errors import OnnxError as OnnxError
+    from tangrad_onnx.errors import OnnxExporterError as OnnxExporterError
     from tangrad_onnx.errors import OnnxRunError as OnnxRunError
     from tangrad_onnx.errors import UnsupportedOperatorError as UnsupportedOperatorError
+    from tangrad_onnx.exporting import export as export
+    from tangrad_onnx.program import ONNXProgram as ONNXProgram
     from tangrad_onnx.reading.module import OnnxModule as OnnxModule
     from tangrad_onnx.reading.module import load as load
+    from tangrad_onnx.state import is_in_onnx_export as is_in_onnx_export
+    from tangrad_onnx.state import register_custom_op_symbolic as register_custom_op_symbolic
+    from tangrad_onnx.state import unregister_custom_op_symbolic as unregister_custom_op_symbolic
 
 API = 1
 

@@ -187,17 +187,6 @@ def _check_key(key: Type) -> None:
         )
 
 
-_CONSTRUCTORS = {
-    **dict.fromkeys(("List", "list"), list),
-    **dict.fromkeys(("Dict", "dict"), dict),
-    **dict.fromkeys(("Tuple", "tuple"), tuple),
-    "Union": typing.Union,
-    "Future": None,
-    "Await": None,
-    "Final": typing.Final,
-}
-
-
 def type_of_syntax(
     node: ast.AST, name_of: Callable[[str], Any], classes: ClassLookup, depth: int = 0
 ) -> Type:
