@@ -173,6 +173,8 @@ def missing(form: Form, theirs: Form, others: Sequence[Form]) -> list[str]:
 # Names whose signature differs on purpose: PyTorch's stub tells less than PyTorch does, or ours
 # takes less for a reason that stands in docs/deviations.md.
 DIFFERENT: dict[str, str] = {
+    "hspmm": "has no out=: of a sparse result no memory is given beforehand",
+    "quantize_per_tensor": "one function takes a tensor or a list, by the names of both",
     "bmm": "out_dtype is for other devices than the host in PyTorch, too",
     "mm": "out_dtype is for other devices than the host in PyTorch, too",
     "addmm": "out_dtype is for other devices than the host in PyTorch, too",

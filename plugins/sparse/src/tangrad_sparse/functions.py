@@ -180,10 +180,10 @@ def dsmm(input: Any, mat2: Any) -> Any:
     return tangrad.mm(input, mat2)
 
 
-@composite("hsmm(Tensor mat1, Tensor mat2) -> Tensor", method=False, samples=lambda s: [])
-def hsmm(mat1: Any, mat2: Any) -> Any:
+@composite("hsmm(Tensor input, Tensor mat2) -> Tensor", method=False, samples=lambda s: [])
+def hsmm(input: Any, mat2: Any) -> Any:
     """Multiply a sparse matrix and a dense one into sparse rows: an older name of `hspmm`."""
-    return hspmm(mat1, mat2)
+    return hspmm(input, mat2)
 
 
 def mm(mat1: Any, mat2: Any, reduce: str = "sum") -> Any:
