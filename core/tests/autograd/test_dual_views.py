@@ -149,3 +149,22 @@ def test_gradients_go_back_through_tangents_that_were_written():
         tangent = tangrad.autograd.forward_ad.unpack_dual(y).tangent
         (found,) = tangrad.autograd.grad(tangent.sum(), x)
     assert found.tolist() == [4, 6]
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("look", [
+    lambda x: x.expand(2, -1)[0],
+    lambda x: x.expand(2, -1)[:1],
+    lambda x: x.expand(2, -1).chunk(2, 0)[1],
+    lambda x: x.expand(3, 2, -1).select(1, 0)[2],
+])  # fmt: skip
+def test_a_write_into_one_place_of_an_expanded_view_is_the_tangent_of_its_base(look, recorded):
+    found = []
+    for lib in (tangrad, pytest.importorskip("torch")):
+        dual = importlib.import_module(f"{lib.__name__}.autograd.forward_ad")
+        with dual.dual_level():
+            x = dual.make_dual(lib.ones(2), lib.tensor([3.0, 4.0])) * 1
+            with lib.set_grad_enabled(recorded):
+                look(x).mul_(-1.5)
+            found.append(dual.unpack_dual(x).tangent.tolist())
+    assert found[0] == found[1]

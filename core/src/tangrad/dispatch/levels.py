@@ -393,8 +393,11 @@ class JvpRecord(Record):
         # Both parts, of which memory may hold each as a number of its own.
         everywhere = _C.lookup_op("full_like")(piece, 1 + 1j if piece.dtype.is_complex else 1)
         covered = put_back(self.call, whole, everywhere)
-        chosen = _C.lookup_op("where")(covered != 0, put_back(self.call, whole, new), old)
-        self.parent.set_tangent(chosen)
+        where = _C.lookup_op("where")
+        chosen = where(covered != 0, put_back(self.call, whole, new), old)
+        # Of an element that a view shows in several places, one of them was written.
+        moved = old + put_back(self.call, whole, new - self.call(old))
+        self.parent.set_tangent(where(covered.abs() > 1.5, moved, chosen))
 
 
 class JvpLevel(Level):
