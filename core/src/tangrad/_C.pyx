@@ -125,10 +125,6 @@ class OutOfMemoryError(RuntimeError):
     """Raised when a device has no memory left; the message tells who holds what."""
 
 
-class DerivativeError(RuntimeError):
-    """Raised where a derivative does not exist, with the mathematical reason."""
-
-
 _out_of_memory_error = OutOfMemoryError
 
 

@@ -284,7 +284,9 @@ def _gradient(definition: PointwiseDefinition, name: str, grads: tuple[str, ...]
 
 def _authored(definition: PointwiseDefinition, texts: Mapping[str, Any], name: str) -> Any:
     if name not in texts:
-        raise _C.DerivativeError(
+        from tangrad.expr import DerivativeError
+
+        raise DerivativeError(
             f"the derivative of '{definition.name}' for '{name}' is not implemented"
         )
     return texts[name]

@@ -19,8 +19,7 @@ Programs also run on NumPy (`program.numpy()`), which is how the reference devic
 
 from __future__ import annotations
 
-from tangrad._C import DerivativeError
-from tangrad.expr import Expression, ExpressionError, ExpressionTypeError, parse
+from tangrad.expr import DerivativeError, Expression, ExpressionError, ExpressionTypeError, parse
 from tangrad.expr.dtypes import BITS, COMPLEX, KINDS, REAL, compute_type
 from tangrad.expr.program import Program
 from tangrad.expr.syntax import DTYPES
