@@ -1,6 +1,6 @@
 """Branches and loops as functions: `cond` and `while_loop`, run at once.
 
-A compiler that takes a program as a whole can keep them; here they are Python's own.
+A `TorchFunctionMode` is offered them as a whole, so that `tangrad.export` keeps them in its graph.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tangrad import _C
+from tangrad.dispatch.overrides import handle_torch_function, has_torch_function
 
 
 def _truth(name: str, value: Any) -> bool:
@@ -50,6 +51,8 @@ def cond(
         raise RuntimeError(
             f"cond: operands must be a tuple or list of arguments, got {type(operands).__name__}"
         )
+    if isinstance(pred, _C.Tensor) and has_torch_function(()):
+        return handle_torch_function(cond, (), pred, true_fn, false_fn, operands)
     return (true_fn if _truth("cond", pred) else false_fn)(*operands)
 
 
@@ -76,6 +79,8 @@ def while_loop(
             "while_loop: carried_inputs must be a tuple or list, got "
             f"{type(carried_inputs).__name__}"
         )
+    if has_torch_function(()):
+        return handle_torch_function(while_loop, (), cond_fn, body_fn, carried_inputs)
     values = tuple(carried_inputs)
     while _truth("while_loop", cond_fn(*values)):
         found = body_fn(*values)

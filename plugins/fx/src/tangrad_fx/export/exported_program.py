@@ -12,6 +12,7 @@ from tangrad_fx.codegen import PyTreeCodeGen, PyTreeInfo
 from tangrad_fx.export.dynamic_shapes import Place, Size
 from tangrad_fx.export.graph_signature import ConstantArgument, ExportGraphSignature, InputKind
 from tangrad_fx.export.lowering import default_decompositions, lowered
+from tangrad_fx.export.nested import attached
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule, _assign_attr
 from tangrad_fx.node import Node
@@ -50,7 +51,7 @@ class ExportedProgram:
         in_spec: Any,
         out_spec: Any,
     ) -> None:
-        self._module = GraphModule(Module(), graph, type(root).__name__)
+        self._module = GraphModule(attached(Module(), graph), graph, type(root).__name__)
         self.graph_signature = graph_signature
         self.state_dict = state_dict
         self.range_constraints = range_constraints
@@ -162,7 +163,7 @@ class ExportedProgram:
                 names[node] = graph.node_copy(node, names.__getitem__)
         info = PyTreeInfo(self._argument_names, self._in_spec, self._out_spec)
         graph.set_codegen(PyTreeCodeGen(info))
-        made = GraphModule(root, graph, self._module._get_name())
+        made = GraphModule(attached(root, graph), graph, self._module._get_name())
         if check_guards:
             made.register_forward_pre_hook(self._guards(), with_kwargs=True)
         return made
@@ -182,7 +183,7 @@ class ExportedProgram:
         return Guards(self._argument_names, self._in_spec, examples, sizes)
 
     def __str__(self) -> str:
-        code = self._module.code.strip().replace("\n", "\n    ")
+        code = "\n\n".join(_codes("", self._module)).replace("\n", "\n    ")
         specs = "\n".join(f"    {spec}" for spec in self.graph_signature.input_specs)
         ranges = ", ".join(f"{n}: [{s.min}, {s.max}]" for n, s in self.range_constraints.items())
         return (
@@ -190,6 +191,14 @@ class ExportedProgram:
         )
 
     __repr__ = __str__
+
+
+def _codes(name: str, module: GraphModule) -> Iterator[str]:
+    """Yield the code of a graph, and that of the graphs inside of it."""
+    yield (f"{name}:\n" if name else "") + module.code.strip()
+    for below, inner in module.named_children():
+        if isinstance(inner, GraphModule):
+            yield from _codes(f"{name}.{below}" if name else below, inner)
 
 
 def _arguments(value: Any, names: dict[Node, Node]) -> Any:

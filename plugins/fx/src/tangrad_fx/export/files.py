@@ -24,7 +24,9 @@ from tangrad.utils import _pytree
 from tangrad_fx.export import graph_signature as signature
 from tangrad_fx.export.dynamic_shapes import Place, Size
 from tangrad_fx.export.exported_program import ExportedProgram
+from tangrad_fx.export.nested import every_node
 from tangrad_fx.graph import Graph
+from tangrad_fx.higher_order.while_loop import while_loop_op
 from tangrad_fx.naming import ROOT, qualified_name
 from tangrad_fx.node import Node
 
@@ -131,13 +133,13 @@ def load(
 
 def _values(ep: ExportedProgram) -> dict[str, Any]:
     """Return shape and dtype of each input that is a tensor, as empty tensors cannot be on meta."""
-    nodes = (n for n in ep.graph.nodes if n.op == "placeholder" and "val" in n.meta)
+    nodes = (n for n in every_node(ep.graph) if n.op == "placeholder" and "val" in n.meta)
     return {n.name: [list(n.meta["val"].shape), n.meta["val"].dtype] for n in nodes}
 
 
 def _written_node(node: Node) -> dict[str, Any]:
     target = node.target if isinstance(node.target, str) else _name_of(node.target)
-    return {
+    written = {
         "name": node.name,
         "op": node.op,
         "target": target,
@@ -145,6 +147,9 @@ def _written_node(node: Node) -> dict[str, Any]:
         "kwargs": _written(dict(node.kwargs)),
         "writes": bool(node.meta.get("writes")),
     }
+    if node.op == "get_attr":  # a function of a cond or while_loop
+        written["graph"] = [_written_node(inner) for inner in node.meta["graph"].nodes]
+    return written
 
 
 def _name_of(function: Callable[..., Any]) -> str:
@@ -153,8 +158,9 @@ def _name_of(function: Callable[..., Any]) -> str:
     Raises:
         TypeError: there is none by which a file may call it.
     """
-    if function is getattr:
-        return "builtins.getattr"
+    for name, special in _SPECIAL.items():
+        if function is special:
+            return name
     try:
         name = qualified_name(function)
         # Ops below the public functions are found by names of their own.
@@ -183,8 +189,8 @@ def _function(name: str) -> Any:
         ValueError: it leads to nothing, or to what a file may not call: only ops, functions that
             can be overridden, and those of `operator` on two values are.
     """
-    if name == "builtins.getattr":
-        return getattr
+    if name in _SPECIAL:
+        return _SPECIAL[name]
     top, *rest = name.split(".")
     found: Any = {ROOT: tangrad, "operator": operator}.get(top)
     for part in rest:
@@ -195,6 +201,11 @@ def _function(name: str) -> Any:
     return found
 
 
+_SPECIAL: dict[str, Callable[..., Any]] = {
+    "builtins.getattr": getattr,
+    "higher_order.cond": tangrad.cond,
+    "higher_order.while_loop": while_loop_op,
+}
 _OPS = type(tangrad.relu), type(tangrad.ops.aten.relu.default)
 _OPERATORS = "add floordiv getitem mul".split()
 _METHODS = re.compile(
@@ -222,6 +233,8 @@ def _require_allowed(one: dict[str, Any]) -> None:
         names = [one["target"]]
     elif one["target"] == "builtins.getattr":
         names = [one["args"][1][1]]
+    elif one["op"] == "get_attr" and isinstance(one.get("graph"), list):
+        names = []
     elif one["op"] not in ("placeholder", "call_function", "output"):
         raise ValueError(f"export.load: a node that is a {one['op']}")
     for name in names:
@@ -294,8 +307,12 @@ def _read(value: Any, nodes: dict[str, Node]) -> Any:
     return readers[kind](content)
 
 
-def _read_graph(written: list[dict[str, Any]], inputs: dict[str, Any]) -> Graph:
+def _read_graph(
+    written: list[dict[str, Any]], inputs: dict[str, Any], outer: Graph | None = None
+) -> Graph:
     graph = Graph()
+    if outer is not None:
+        graph._graph_namespace = outer._graph_namespace
     nodes: dict[str, Node] = {}
     for one in written:
         _require_allowed(one)
@@ -313,6 +330,8 @@ def _read_graph(written: list[dict[str, Any]], inputs: dict[str, Any]) -> Graph:
             node.meta["val"] = tangrad.empty(shape, dtype=dtype, device="meta")
         if one["writes"]:
             node.meta["writes"] = True
+        if one["op"] == "get_attr":
+            node.meta["graph"] = _read_graph(one["graph"], inputs, graph)
     return graph
 
 

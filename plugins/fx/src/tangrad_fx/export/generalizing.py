@@ -9,6 +9,7 @@ from typing import Any
 from tangrad_fx.export import sizes as varying
 from tangrad_fx.export.dynamic_shapes import Size
 from tangrad_fx.export.graph_signature import InputKind
+from tangrad_fx.export.nested import handed_in
 from tangrad_fx.export.tracing import Trace
 from tangrad_fx.node import Node
 
@@ -63,7 +64,7 @@ def _put(
         n for n, s in zip(placeholders, specs, strict=True) if s.kind is InputKind.USER_INPUT
     ]
     sizes: dict[int, Node] = {}
-    known: dict[varying.Polynomial, Any] = {}
+    known: dict[tuple[varying.Polynomial, tuple[Node, ...]], Any] = {}
     first = next(n for n in graph.nodes if n.op != "placeholder")
     by_node: dict[Node, dict[int, Any]] = {}
     with graph.inserting_before(first):
@@ -80,10 +81,20 @@ def _put(
                 sizes[i] = node
             return sizes[i]
 
+        def value(p: varying.Polynomial, within: tuple[Node, ...]) -> Any:
+            """Return an integer as an argument in a graph, for graphs inside as an input more."""
+            if (p, within) not in known:
+                if within:
+                    made_outside = value(p, within[:-1])
+                    for part, node in handed_in(within[-1], made_outside):
+                        known[p, (*within[:-1], part)] = node
+                else:
+                    known[p, within] = varying.compute(graph, p, size_of)
+            return known[p, within]
+
         for integer, p in zip(found, made, strict=True):
-            if p not in known:
-                known[p] = varying.compute(graph, p, size_of)
-            by_node.setdefault(integer.node, {})[integer.place] = known[p]
+            number = value(p, integer.within)
+            by_node.setdefault(integer.node, {})[integer.place] = number
     for node, put in by_node.items():
         args, kwargs = varying.replaced((node.args, node.kwargs), put, itertools.count())
         node.args, node.kwargs = args, kwargs

@@ -26,10 +26,12 @@ from tangrad_fx.export.graph_signature import (
     OutputSpec,
     TensorArgument,
 )
+from tangrad_fx.export.nested import CALLS, Functions, every_node, nested_graphs, without_unused
 from tangrad_fx.export.tracing import Trace, drop_unused_parts
 from tangrad_fx.graph import Graph
 from tangrad_fx.memory import Memory
 from tangrad_fx.node import Argument, Node
+from tangrad_fx.proxy import Proxy
 
 Table = Mapping[Any, Callable[..., Any]]
 
@@ -106,6 +108,28 @@ class _Tracer(PythonKeyTracer):
         return node
 
 
+class _InnerTracer(PythonKeyTracer):
+    """Makes nodes of ops in a function; tensors from outside become inputs of it.
+
+    Args:
+        outer: the tracer of the graph of the call.
+        functions: of the call.
+    """
+
+    def __init__(self, outer: Any, functions: Functions) -> None:
+        super().__init__()
+        self.outer, self.functions = outer, functions
+        self.graph = functions.graph()
+
+    def create_arg(self, a: Any) -> Argument:
+        """Return a value as an argument of a node."""
+        if isinstance(a, Tensor):
+            return self.functions.capture(self.graph, self.outer.create_arg(a))
+        if isinstance(a, tangrad.Size):
+            return tuple(a)
+        return super().create_arg(a)
+
+
 class Lowering:
     """A program that is run on its example, and on others of other sizes.
 
@@ -161,23 +185,89 @@ class Lowering:
             elif node.op == "output":
                 results = _filled(node.args[0], values)
                 outputs = self._output(results, tracer, mode)
-            elif node.target is tangrad.set_grad_enabled:
-                tracer.graph.node_copy(node)
-            elif node.name in self.kept:
-                values[node] = _called(node, values)
-                given = (_pytree.tree_map(mode.proxy_of, _filled(v, values)) for v in _given(node))
-                mode.track(values[node], tracer.create_proxy(node.op, node.target, *given))
             else:
-                with mode:
-                    values[node] = _called(node, values)
-            new = [made for made in tracer.graph.nodes if made not in before]
-            for made in new:
-                _describe(made, node)
-            if node.name not in self.kept and _counts_values(new):
-                raise _DependsOnValuesError("a size depends on values", new[0])
+                self._node(node, values, tracer, mode)
+            self._finish(node, [made for made in tracer.graph.nodes if made not in before])
         drop_unused_parts(tracer.graph)  # as many as a size that varies says
         signature = ExportGraphSignature(tracer.specs, outputs)
         return Trace(tracer.graph, signature, tracer.lifted, self.program._out_spec)
+
+    def _node(self, node: Node, values: dict[Node, Any], tracer: Any, mode: Any) -> None:
+        """Run a call and put the ops that it leads to into the graph of a tracer."""
+        if node.op == "get_attr":
+            values[node] = node.meta["graph"]
+        elif node.target in CALLS:
+            values[node] = self._functions(node, values, tracer, mode)
+        elif node.target is tangrad.set_grad_enabled:
+            tracer.graph.node_copy(node)
+        elif node.name in self.kept:
+            values[node] = _called(node, values)
+            given = (_pytree.tree_map(mode.proxy_of, _filled(v, values)) for v in _given(node))
+            mode.track(values[node], tracer.create_proxy(node.op, node.target, *given))
+        else:
+            with mode:
+                values[node] = _called(node, values)
+
+    def _finish(self, node: Node, new: list[Node]) -> None:
+        """Describe the nodes that a call was replaced by."""
+        for made in new:
+            _describe(made, node)
+        if node.name not in self.kept and node.target not in CALLS and _counts_values(new):
+            raise _DependsOnValuesError("a size depends on values", new[0])
+
+    def _functions(self, node: Node, values: dict[Node, Any], tracer: Any, mode: Any) -> Any:
+        """Put the functions of a `cond` or `while_loop` into graphs of ops; return its results."""
+        leading, graphs, groups = _parts(node, values)
+        functions = Functions(tracer.graph)
+        given = [x for group in groups for x in group]
+        kept = [x for x in given if isinstance(x, Tensor)]
+        for x in kept:
+            functions.add(tracer.create_arg(mode.proxy_of(x)))
+        found = [self._function(graph, given, functions, tracer) for graph in graphs]
+        # One round of a loop stands for all; the example may be one at which it does not end.
+        taken = found[0] if leading and leading[0] else found[1]
+        results = tuple(t.clone() for t in taken)
+        conditions = [tracer.create_arg(mode.proxy_of(x)) for x in leading]
+        carried = sum(isinstance(x, Tensor) for x in groups[0])
+        made = functions.call(node.target, *conditions, carried=carried)
+        mode.track(results, Proxy(made, tracer))
+        return results
+
+    def _function(self, graph: Graph, given: list[Any], functions: Functions, outer: Any) -> Any:
+        """Put one function into a graph of ops and return what it gives.
+
+        Args:
+            graph: of the program.
+            given: the values of its inputs.
+            functions: those of the call that are made.
+            outer: the tracer of the call's graph.
+        """
+        tracer = _InnerTracer(outer, functions)
+        mode = ProxyTorchDispatchMode(tracer, "real", self.table)
+        inputs = iter(functions.inputs(tracer.graph))
+        arguments = iter(given)
+        values: dict[Node, Any] = {}
+        results: Any = ()
+        for node in graph.nodes:
+            before = set(tracer.graph.nodes)
+            tracer.origin = node.name
+            if node.op == "placeholder":
+                values[node] = value = next(arguments)
+                if isinstance(value, Tensor):
+                    values[node] = value.detach()
+                    mode.track(values[node], Proxy(next(inputs), tracer))
+            elif node.op == "output":
+                results = _filled(node.args[0], values)
+                found = _pytree.tree_map(mode.proxy_of, results)
+                tracer.create_node("output", "output", (tracer.create_arg(found),), {})
+            else:
+                self._node(node, values, tracer, mode)
+            self._finish(node, [made for made in tracer.graph.nodes if made not in before])
+        for made in tracer.graph.nodes:
+            if isinstance(made.meta.get("val"), Tensor):
+                made.meta["val"] = made.meta["val"].to("meta")
+        drop_unused_parts(tracer.graph)
+        return results
 
     def _input(self, node: Node, spec: Any, arguments: Any, tracer: _Tracer, mode: Any) -> Any:
         if spec.kind is InputKind.USER_INPUT:
@@ -219,6 +309,14 @@ def _counts_values(nodes: list[Node]) -> bool:
         definition = getattr(node.target, "definition", None)
         counted = counted or bool(getattr(definition, "shape_depends_on_data", False))
     return False
+
+
+def _parts(node: Node, values: dict[Node, Any]) -> tuple[list[Any], list[Graph], list[Any]]:
+    """Return what a `cond` or `while_loop` is given: a condition, graphs, groups of operands."""
+    filled = [_filled(a, values) for a in node.args]
+    graphs = [a for a in filled if isinstance(a, Graph)]
+    at = filled.index(graphs[0])
+    return filled[:at], graphs, filled[at + len(graphs) :]
 
 
 def _given(node: Node) -> tuple[Any, Any]:
@@ -271,7 +369,7 @@ def lowered(program: Program, table: Table, keep: Callable[[Node], bool] | None 
     """
     lowering = Lowering(program, table)
     if keep is not None:
-        lowering.kept.update(node.name for node in program.graph.nodes if keep(node))
+        lowering.kept.update(node.name for node in every_node(program.graph) if keep(node))
     sizes = list(program.range_constraints.values())
     while True:
         try:
@@ -294,3 +392,6 @@ def _drop_unused(graph: Graph) -> None:
         is_needed = node.users or node.is_impure() or node.meta.get("writes")
         if node.op == "call_function" and not is_needed:
             graph.erase_node(node)
+    without_unused(graph)
+    for _, inner in nested_graphs(graph):
+        _drop_unused(inner)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import tangrad
 from tangrad import Tensor
 from tangrad_fx.export.dynamic_shapes import Size
+from tangrad_fx.export.nested import nested_graphs
 from tangrad_fx.graph import Graph
 from tangrad_fx.node import Node
 
@@ -126,16 +127,32 @@ def _is_equal(a: Tensor, b: Tensor) -> bool:
 
 
 class Integer(NamedTuple):
-    """An integer that varies: in which argument of which node it stands."""
+    """An integer that varies: in which argument of which node it stands.
+
+    Attributes:
+        node: the node.
+        place: the argument's, counted over nested ones.
+        value: in the example.
+        values: with other sizes.
+        within: the nodes that name the graphs around it, the outermost first.
+    """
 
     node: Node
     place: int
-    value: int  # in the example
+    value: int
     values: dict[Offsets, int]
+    within: tuple[Node, ...]
 
 
-def differing_integers(base: Graph, others: dict[Offsets, Graph]) -> list[Integer]:
-    """Return the integers in which graphs differ.
+def differing_integers(
+    base: Graph, others: dict[Offsets, Graph], within: tuple[Node, ...] = ()
+) -> list[Integer]:
+    """Return the integers in which graphs differ, those of graphs inside of them included.
+
+    Args:
+        base: the graph at the example.
+        others: those at other sizes.
+        within: the nodes that name the graphs around them.
 
     Raises:
         DependsOnSizesError: they differ in anything else.
@@ -158,9 +175,9 @@ def differing_integers(base: Graph, others: dict[Offsets, Graph]) -> list[Intege
     found = []
     for i, node in enumerate(nodes):
         leaves = list(_leaves((node.args, node.kwargs)))
-        theirs = {o: list(_leaves((n[i].args, n[i].kwargs))) for o, n in ordered.items()}
+        given = {o: list(_leaves((n[i].args, n[i].kwargs))) for o, n in ordered.items()}
         for place, leaf in enumerate(leaves):
-            values = {o: theirs[o][place] if place < len(theirs[o]) else None for o in others}
+            values = {o: given[o][place] if place < len(given[o]) else None for o in others}
             if _same(leaf, values, names, numbers):
                 continue
             if type(leaf) is not int or any(type(v) is not int for v in values.values()):
@@ -169,7 +186,11 @@ def differing_integers(base: Graph, others: dict[Offsets, Graph]) -> list[Intege
                     f"{next(v for v in values.values() if v != leaf)!r} with other sizes",
                     node,
                 )
-            found.append(Integer(node, place, leaf, values))
+            found.append(Integer(node, place, leaf, values, within))
+    inner = {o: [graph for _, graph in nested_graphs(g)] for o, g in others.items()}
+    for i, (node, graph) in enumerate(nested_graphs(base)):
+        theirs = {o: graphs[i] for o, graphs in inner.items()}
+        found += differing_integers(graph, theirs, (*within, node))
     return found
 
 

@@ -18,6 +18,7 @@ from tangrad.nn.modules.module import (
 from tangrad.overrides import TorchFunctionMode
 from tangrad.plugin import traced_calls
 from tangrad.utils import _pytree
+from tangrad_fx.export import control_flow
 from tangrad_fx.export.graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -27,6 +28,7 @@ from tangrad_fx.export.graph_signature import (
     OutputSpec,
     TensorArgument,
 )
+from tangrad_fx.export.nested import Functions
 from tangrad_fx.graph import Graph
 from tangrad_fx.node import Node
 
@@ -69,20 +71,11 @@ class _Recorder(TorchFunctionMode):
         self.first_argument: Node | None = None
         self.autocast = _autocast()
         self.gradients = tangrad.is_grad_enabled()
-        self.modules: dict[str, tuple[str, str]] = {}  # that are running: {call: (path, type)}
-        self.calls: dict[str, int] = {}
+        self.running = _Running()
 
-    def enter_module(self, path: str, module: Module) -> None:
-        """Note that a module begins to run."""
-        again = self.calls.get(path, 0)
-        self.calls[path] = again + 1
-        cls = type(module)
-        call = f"{path}@{again}" if again else path
-        self.modules = self.modules | {call: (path, f"{cls.__module__}.{cls.__qualname__}")}
-
-    def leave_module(self) -> None:
-        """Note that the module that began last has run."""
-        self.modules = dict(list(self.modules.items())[:-1])
+    def inside(self, functions: Functions) -> _Recorder:
+        """Return a recorder of a function that the program calls by `cond` or `while_loop`."""
+        return _Inside(self, functions)
 
     def lift(self, kind: InputKind, path: str, t: Tensor, persistent: bool | None = None) -> Node:
         """Make a tensor an input of the graph."""
@@ -90,7 +83,7 @@ class _Recorder(TorchFunctionMode):
         node = self.graph.placeholder(name)
         self.specs.append(InputSpec(kind, TensorArgument(node.name), path, persistent))
         self.outside.add(t)
-        self._follow(t, node)
+        self.follow(t, node)
         return node
 
     def argument(self, name: str, value: Any) -> None:
@@ -99,13 +92,14 @@ class _Recorder(TorchFunctionMode):
         self.first_argument = self.first_argument or node
         if isinstance(value, Tensor):
             self.outside.add(value)
-            self._follow(value, node)
+            self.follow(value, node)
             arg: Any = TensorArgument(node.name)
         else:
             arg = ConstantArgument(node.name, value)
         self.specs.append(InputSpec(InputKind.USER_INPUT, arg, None))
 
-    def _follow(self, t: Tensor, node: Node) -> None:
+    def follow(self, t: Tensor, node: Node) -> None:
+        """Have a node stand for a tensor from now on."""
         self.kept.append(t)
         self.nodes[id(t)] = node
         node.meta["val"] = t.detach().to("meta")
@@ -119,8 +113,8 @@ class _Recorder(TorchFunctionMode):
         # Made anew in each run, which may write into it.
         held = t.detach().clone()
         node = self.graph.call_function(tangrad.clone, (self._constant(held, held),))
-        node.meta["nn_module_stack"] = self.modules
-        self._follow(t, node)
+        node.meta["nn_module_stack"] = self.running.modules
+        self.follow(t, node)
         return node
 
     def _constant(self, t: Tensor, held: Tensor) -> Node:
@@ -158,6 +152,8 @@ class _Recorder(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func in control_flow.FUNCTIONS:
+            return control_flow.record(self, func, *args)
         self._refuse_reads(func, args)
         leaves = _pytree.tree_leaves((args, kwargs))
         if any(type(x).__name__ == "ndarray" for x in leaves) and not any(
@@ -174,10 +170,10 @@ class _Recorder(TorchFunctionMode):
         if writes or any(isinstance(x, Tensor) for x in _pytree.tree_leaves(result)):
             self.note_modes()
             node = self._call(func, given, named)
-            node.meta["nn_module_stack"] = self.modules
+            node.meta["nn_module_stack"] = self.running.modules
             if writes:
                 node.meta["writes"] = True
-            self._track(result, node)
+            self.track(result, node)
         return result
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> Node:
@@ -191,24 +187,29 @@ class _Recorder(TorchFunctionMode):
         # Methods that compute an op are written as the function that does.
         return self.graph.call_function(getattr(func, "op", func), args, kwargs)
 
-    def _track(self, result: Any, node: Node) -> None:
+    def track(self, result: Any, node: Node) -> None:
+        """Have a node stand for the tensors that a call gave."""
         if isinstance(result, Tensor):
-            self._follow(result, node)
+            self.follow(result, node)
         elif isinstance(result, (list, tuple)):
             for i, part in enumerate(result):
                 if any(isinstance(x, Tensor) for x in _pytree.tree_leaves(part)):
                     item = self.graph.call_function(operator.getitem, (node, i))
-                    item.meta["nn_module_stack"] = self.modules
-                    self._track(part, item)
+                    item.meta["nn_module_stack"] = self.running.modules
+                    self.track(part, item)
 
     def _refuse_reads(self, func: Any, args: tuple[Any, ...]) -> None:
         name = getattr(func, "__name__", "")
-        if name in _READS and any(id(a) in self.nodes for a in args if isinstance(a, Tensor)):
+        if name in _READS and any(self._computes(a) for a in args if isinstance(a, Tensor)):
             raise RuntimeError(
                 f"export: the program asks for a value of a tensor (by {name}), and may take "
                 "another way for other inputs; use tangrad.cond or tangrad.where, or compute the "
                 "value outside of the module"
             )
+
+    def _computes(self, t: Tensor) -> bool:
+        """Return whether a tensor is one of the graph."""
+        return id(t) in self.nodes
 
     def note_modes(self) -> None:
         """Keep where gradients are switched; a change of autocast cannot be kept.
@@ -223,11 +224,83 @@ class _Recorder(TorchFunctionMode):
         if tangrad.is_grad_enabled() != self.gradients:
             self.gradients = tangrad.is_grad_enabled()
             # It belongs where the calls before and behind it do: another may take a module's place.
-            last = next(iter(reversed(self.graph.nodes))).meta.get("nn_module_stack", {})
-            both = takewhile(lambda pair: pair[0] == pair[1], zip(last, self.modules, strict=False))
+            last = next((n.meta for n in reversed(self.graph.nodes)), {}).get("nn_module_stack", {})
+            now = self.running.modules
+            both = takewhile(lambda pair: pair[0] == pair[1], zip(last, now, strict=False))
             node = self.graph.call_function(tangrad.set_grad_enabled, (self.gradients,))
-            shared = {call: self.modules[call] for call, _ in both}
+            shared = {call: now[call] for call, _ in both}
             node.meta |= {"writes": True, "nn_module_stack": shared}
+
+
+class _Inside(_Recorder):
+    """Make nodes of what a function does that the program calls by `cond` or `while_loop`.
+
+    Args:
+        outer: of the graph of the call.
+        functions: of the call; what this one takes from outside becomes an input of each.
+    """
+
+    def __init__(self, outer: _Recorder, functions: Functions) -> None:
+        super().__init__()
+        self.outer, self.functions = outer, functions
+        self.graph = functions.graph()
+        self.outside, self.running = outer.outside, outer.running
+        self.writes_outside = False
+        self.storages = dict(outer.storages) if isinstance(outer, _Inside) else {}
+        for t in outer.kept:
+            self._note_storage(t)
+
+    def __enter__(self) -> _Inside:
+        self.outside.functions.append(self)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        super().__exit__(*exc)
+        self.outside.functions.pop()
+
+    def note_write(self, t: Tensor) -> None:
+        """Note whether memory is written that was there before the function."""
+        self.writes_outside |= id(t.untyped_storage()) in self.storages
+
+    def _note_storage(self, t: Tensor) -> None:
+        storage = t.untyped_storage()
+        self.storages[id(storage)] = storage
+
+    def _node_of(self, t: Tensor) -> Node:
+        known = self.nodes.get(id(t))
+        if known is None:
+            self._note_storage(t)
+            known = self.functions.capture(self.graph, self.outer._node_of(t))
+            self.follow(t, known)
+        return known
+
+    def _computes(self, t: Tensor) -> bool:
+        return super()._computes(t) or self.outer._computes(t)
+
+
+class _Running:
+    """The modules that are running.
+
+    Attributes:
+        modules: {call: (path, type)}.
+    """
+
+    def __init__(self) -> None:
+        self.modules: dict[str, tuple[str, str]] = {}
+        self._calls: dict[str, int] = {}
+
+    def enter(self, path: str, module: Module) -> None:
+        """Note that a module begins to run."""
+        again = self._calls.get(path, 0)
+        self._calls[path] = again + 1
+        cls = type(module)
+        call = f"{path}@{again}" if again else path
+        self.modules = self.modules | {call: (path, f"{cls.__module__}.{cls.__qualname__}")}
+
+    def leave(self) -> None:
+        """Note that the module that began last has run."""
+        self.modules = dict(list(self.modules.items())[:-1])
 
 
 class _Outside:
@@ -235,10 +308,12 @@ class _Outside:
 
     Attributes:
         made: tensors that the run made without an op, by id.
+        functions: what the functions know that are running inside of each other.
     """
 
     def __init__(self) -> None:
         self.made: dict[int, Any] = {}
+        self.functions: list[_Inside] = []
         self._storages: dict[int, Any] = {}
         self._before: list[tuple[Any, Any]] = []  # storages that were written, and copies
 
@@ -258,6 +333,8 @@ class _Outside:
         places = (schema.written, *schema.written_lists, -1 if op is functional else 0)
         for t in _pytree.tree_leaves((out, [args[place] for place in places if place >= 0])):
             if isinstance(t, Tensor):
+                if self.functions:
+                    self.functions[-1].note_write(t)
                 storage = self._storages.pop(id(t.untyped_storage()), None)
                 if storage is not None:
                     self._before.append((storage, storage.clone()))
@@ -354,11 +431,11 @@ def _noted_modules(recorder: _Recorder, module: Module) -> Iterator[None]:
 
     def enter(running: Module, args: Any) -> None:
         if id(running) in paths:
-            recorder.enter_module(paths[id(running)], running)
+            recorder.running.enter(paths[id(running)], running)
 
     def leave(running: Module, args: Any, result: Any) -> None:
         if id(running) in paths:
-            recorder.leave_module()
+            recorder.running.leave()
 
     before = register_module_forward_pre_hook(enter)
     after = register_module_forward_hook(leave)

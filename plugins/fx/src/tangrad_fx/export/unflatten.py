@@ -15,6 +15,7 @@ from tangrad.nn import Module, Parameter
 from tangrad_fx.codegen import PyTreeCodeGen, PyTreeInfo
 from tangrad_fx.export.exported_program import ExportedProgram
 from tangrad_fx.export.graph_signature import InputKind
+from tangrad_fx.export.nested import attached
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule, _assign_attr
 from tangrad_fx.node import Node, map_arg
@@ -160,6 +161,7 @@ class _Builder:
                 names[item] = graph.node_copy(item, given)
             else:
                 self._call(frame, item, module, names, given)
+        attached(module, graph)
         if results is None:
             graph.output(map_arg(self.output.args[0], given))
             return module
