@@ -9,7 +9,7 @@ from typing import Any
 import tangrad
 from tangrad.plugin.render import ExpressionTypeError, PointwiseOp
 from tangrad_onnx.errors import UnsupportedOperatorError
-from tangrad_onnx.writing.graph import Value, Writer
+from tangrad_onnx.writing.graph import Size, Value, Writer
 
 __all__ = ["FORMS_OF_STEPS", "write_pointwise"]
 
@@ -328,9 +328,13 @@ def _written(
             return w.cast(
                 w.cast(value.name, value.dtype, _dtype(kind)), _dtype(kind), _dtype(wanted)
             )
+        if isinstance(value, Size):
+            return w.cast(value.name, tangrad.int64, _dtype(wanted))
         return w.constant(value, _dtype(wanted))
     if step.op == "param":
         value = given[str(step.value)]
+        if isinstance(value, Size):
+            return w.cast(value.name, tangrad.int64, _dtype(wanted))
         if isinstance(value, Value):
             return w.cast(value.name, value.dtype, _dtype(wanted))
         return w.constant(value, _dtype(wanted))
@@ -374,7 +378,10 @@ def _promoted(described: PointwiseOp, given: Mapping[str, Any]) -> str:
         value = given.get(name)
         if name in described.fixed or value is None:
             continue
-        operands.append(_zeros(value) if isinstance(value, Value) else value)
+        if isinstance(value, Value):
+            operands.append(_zeros(value))
+        else:
+            operands.append(1 if isinstance(value, Size) else value)
     found = _all_together(operands) if operands else tangrad.get_default_dtype()
     kind = str(found).rpartition(".")[2]
     promote = described.op.definition.promote

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, helper
+from onnx import ModelProto, TensorProto, helper
 
 import tangrad
 from tangrad import Tensor
@@ -257,8 +258,12 @@ class _Model:
             self.values[node] = Size(str(self.w.op(_ARITHMETIC[target], *names)))
         elif hasattr(target, "definition"):
             self._call(node)
-        elif target is tangrad.set_grad_enabled:
+        elif target is tangrad.set_grad_enabled or node.op == "get_attr":
             return
+        elif target is tangrad.cond:
+            self._cond(node)
+        elif getattr(target, "__name__", "") == "while_loop_op":
+            self._loop(node)
         else:
             shown = getattr(target, "__name__", str(target))
             raise UnsupportedOperatorError(f"{shown!r} has no form in ONNX", operator=shown)
@@ -267,6 +272,87 @@ class _Model:
         whole, at = node.args
         parts = self.values[whole]
         self.values[node] = parts[at]
+
+    # Branches and loops
+
+    def _cond(self, node: Any) -> None:
+        pred, true, false, operands = node.args
+        given = [self._given(x) for x in operands]
+        condition = self.w.reshape(self._name(pred), [])
+        branches = []
+        for part in (true, false):
+            with self._nested(part, given) as body:
+                body.outputs = self._placed(body.results)
+            branches.append(body.graph())
+        count = len(body.outputs)
+        names = self.w.op(
+            "If", condition, outputs=count, then_branch=branches[0], else_branch=branches[1]
+        )
+        self.values[node] = (names,) if count == 1 else names
+
+    def _loop(self, node: Any) -> None:
+        condition, body_part, carried, additional = node.args
+        given = [self._given(x) for x in (*carried, *additional)]
+        count, rest = len(carried), given[len(carried) :]
+        first = self._holds(condition, given)
+        names = [self.w.unique("carried") for _ in carried]
+        entering = [
+            value._replace(name=name) for name, value in zip(names, given[:count], strict=True)
+        ]
+        with self._nested(body_part, [*entering, *rest]) as body:
+            results = self._placed(body.results)
+            after = [v._replace(name=n) for v, n in zip(entering, results, strict=True)]
+            holds = self.w.op("Identity", self._holds(condition, [*after, *rest]))
+            body.outputs = [holds, *results]
+        body.inputs = [
+            helper.make_tensor_value_info(self.w.unique("round"), TensorProto.INT64, []),
+            helper.make_tensor_value_info(self.w.unique("going_on"), TensorProto.BOOL, []),
+            *(
+                helper.make_tensor_value_info(v.name, type_of(v.dtype), [None] * v.rank)
+                for v in entering
+            ),
+        ]
+        types = [TensorProto.BOOL, *(type_of(v.dtype) for v in entering)]
+        values = [v.name for v in given[:count]]
+        made = self.w.op("Loop", None, first, *values, outputs=count, body=body.graph(types))
+        self.values[node] = (made,) if count == 1 else made
+
+    def _holds(self, part: Any, given: list[Any]) -> str:
+        """Write a loop's condition and return the name of its truth value."""
+        self._inputs_of(part, given)
+        result = self._inner(part.meta["graph"])
+        return self.w.reshape(self._name(result), [])
+
+    def _inputs_of(self, part: Any, given: list[Any]) -> None:
+        """Have the inputs of a function stand for values of the graph around it."""
+        inputs = [n for n in part.meta["graph"].nodes if n.op == "placeholder"]
+        for node, value in zip(inputs, given, strict=True):
+            self.values[node] = value.name if isinstance(value, Value) else value
+
+    def _inner(self, graph: Any) -> Any:
+        """Write the calls of a function and return what its output is given."""
+        for node in graph.nodes:
+            if node.op == "output":
+                return node.args[0]
+            if node.op != "placeholder":
+                self._node(node)
+        raise OnnxExporterError("a function without results")
+
+    @contextmanager
+    def _nested(self, part: Any, given: list[Any]) -> Iterator[_Body]:
+        """Write a function as a graph of its own, whose nodes see the values around it."""
+        body = _Body(str(part.target))
+        outer, self.w.nodes = self.w.nodes, body.nodes
+        try:
+            self._inputs_of(part, given)
+            body.results = list(self._inner(part.meta["graph"]))
+            yield body
+        finally:
+            self.w.nodes = outer
+
+    def _placed(self, results: list[Any]) -> list[str]:
+        """Return results under names of their own, which the graph itself must compute."""
+        return [str(self.w.op("Identity", self._name(node))) for node in results]
 
     def _size(self, node: Any) -> None:
         x, *dims = node.args
@@ -398,6 +484,42 @@ class _Model:
             axis = a.dim % whole.rank
             return put_slice(self.w, whole, name, axis, a.start or 0, a.step, None)
         raise UnsupportedOperatorError(f"a write through the view {kind!r}")
+
+
+class _Body:
+    """A graph inside of the model's.
+
+    Args:
+        name: of the graph.
+
+    Attributes:
+        nodes: its nodes.
+        results: the nodes of the program that it gives.
+        inputs: declared values; without those of the graph around it, which it sees.
+        outputs: names of its results.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.nodes: list[Any] = []
+        self.results: list[Any] = []
+        self.inputs: list[Any] = []
+        self.outputs: list[str] = []
+
+    def graph(self, types: Sequence[int] | None = None) -> Any:
+        """Return it as ONNX has it.
+
+        Args:
+            types: of the results; those of the program's nodes by default.
+        """
+        known = types or [type_of(node.meta["val"].dtype) for node in self.results]
+        shapes: list[Any] = [[]] * (len(known) - len(self.results))
+        shapes += [[None] * node.meta["val"].ndim for node in self.results]
+        outputs = [
+            helper.make_tensor_value_info(name, kind, shape)
+            for name, kind, shape in zip(self.outputs, known, shapes, strict=True)
+        ]
+        return helper.make_graph(self.nodes, self.name, self.inputs, outputs)
 
 
 def _with_self(a: Any, name: str, node: Any) -> Any:
