@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tangrad
-from tangrad.ops.nn.pooling import max_pool_values, max_pool_with_indices
-from tangrad.ops.nn.pooling_adaptive import adaptive_max_pool
+from tangrad.ops.nn.pooling.adaptive import adaptive_max_pool
+from tangrad.ops.nn.pooling.greatest import max_pool_values, max_pool_with_indices
 from tangrad_cpu import _kernels
 
 

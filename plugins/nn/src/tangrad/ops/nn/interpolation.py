@@ -18,7 +18,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.nn.convolution import in_format_of
 from tangrad.ops.nn.fusing import by_device, fuses
-from tangrad.ops.nn.pooling_adaptive import (
+from tangrad.ops.nn.pooling.adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,

@@ -6,7 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.nn.normalization_batch import native_batch_norm
-from tangrad.ops.nn.pooling import avg_pool2d
+from tangrad.ops.nn.pooling.average import avg_pool2d
 from tangrad.plugin import Ints, composite, find_op, numel_of
 
 constant_pad_nd = find_op("constant_pad_nd")

@@ -12,8 +12,9 @@ from typing import Any
 import tangrad
 from tangrad.ops.nn.convolution import in_format_of, repeated
 from tangrad.ops.nn.fusing import fuses
-from tangrad.ops.nn.pooling import hashable, max_pool_jvp, max_pool_vjp
-from tangrad.ops.nn.pooling_windows import WITH_PADDING, window_average
+from tangrad.ops.nn.pooling.greatest import max_pool_jvp, max_pool_vjp
+from tangrad.ops.nn.pooling.one_pass import WITH_PADDING, window_average
+from tangrad.ops.nn.pooling.sizes import hashable
 from tangrad.plugin import Ints, composite, numel_of, op
 
 _MOST_OF_A_LANE = 1024  # elements of a window that are added up one after the other

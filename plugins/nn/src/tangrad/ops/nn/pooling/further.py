@@ -9,14 +9,8 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.nn.convolution import in_format_of, repeated
-from tangrad.ops.nn.pooling import (
-    avg_pool1d,
-    avg_pool2d,
-    avg_pool3d,
-    max_pool1d,
-    max_pool2d,
-    max_pool3d,
-)
+from tangrad.ops.nn.pooling.average import avg_pool1d, avg_pool2d, avg_pool3d
+from tangrad.ops.nn.pooling.greatest import max_pool1d, max_pool2d, max_pool3d
 from tangrad.plugin import Ints, composite, numel_of
 
 _AVERAGES = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}

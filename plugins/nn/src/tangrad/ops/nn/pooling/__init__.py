@@ -1,0 +1,1 @@
+"""Pooling: the greatest element, the average or another summary of windows."""

@@ -1,0 +1,360 @@
+"""Define max pooling: the greatest element of windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tangrad
+from tangrad.ops.nn.convolution import in_format_of
+from tangrad.ops.nn.fusing import fuses
+from tangrad.ops.nn.pooling.one_pass import max_pool_backward, placed
+from tangrad.ops.nn.pooling.sizes import POOL_ERRORS, check_pool, pooled_sizes, windows_of
+from tangrad.plugin import Ints, at_all_sizes, composite, numel_of, op
+
+
+def _lowest(np: Any, dtype: Any) -> Any:
+    return np.iinfo(dtype).min if np.issubdtype(dtype, np.integer) else -np.inf
+
+
+def _max_pool_reference(
+    np: Any,
+    self: Any,
+    kernel_size: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    ceil_mode: bool,
+) -> Any:
+    spatial = len(kernel_size)
+    sizes = self.shape[-spatial:]
+    out = pooled_sizes(sizes, kernel_size, stride, padding, dilation, ceil_mode)
+    lead = self.shape[:-spatial]
+    grown = [
+        (p, max(0, (o - 1) * s + (k - 1) * d + 1 - n - p))
+        for n, o, k, s, p, d in zip(sizes, out, kernel_size, stride, padding, dilation, strict=True)
+    ]
+    x = np.pad(self, [*((0, 0) for _ in lead), *grown], constant_values=_lowest(np, self.dtype))
+    taps = list(np.ndindex(*kernel_size))
+    values = np.full((*lead, *out), _lowest(np, self.dtype), self.dtype)
+    chosen = np.zeros(values.shape, np.int64)
+    for number, tap in enumerate(taps):
+        seen = tuple(
+            slice(i * d, i * d + (o - 1) * s + 1, s)
+            for i, d, o, s in zip(tap, dilation, out, stride, strict=True)
+        )
+        value = np.ascontiguousarray(x[(..., *seen)])
+        # A NaN wins, and the last of several.
+        np.copyto(chosen, number, where=(value > values) | (value != value))
+        np.maximum(values, value, out=values)
+    places = np.stack([_places(np, tap, sizes, out, stride, padding, dilation) for tap in taps])
+    positions = np.arange(numel_of(out))
+    flat = chosen.reshape((numel_of(lead), numel_of(out)))
+    found = places.reshape(len(taps), -1)[flat, positions]
+    return values, found.reshape(values.shape)
+
+
+def _places(
+    np: Any, tap: Ints, sizes: Ints, out: Ints, stride: Ints, padding: Ints, dilation: Ints
+) -> Any:
+    """Give the flat position in the unpadded input that a tap of every window looks at."""
+    grid = np.ogrid[tuple(slice(n) for n in out)]
+    flat = np.zeros(out, np.int64)
+    for axis, n in enumerate(sizes):
+        place = grid[axis] * stride[axis] + tap[axis] * dilation[axis] - padding[axis]
+        flat = flat * n + np.clip(place, 0, n - 1)
+    return flat
+
+
+@at_all_sizes
+def max_pool_vjp(
+    g: Any,
+    self_meta: Any,
+    indices: Any,
+    kernel_size: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+) -> Any:
+    """Give each gradient to where the greatest element was; a kernel size of () is adaptive."""
+    if fuses(g, indices) and len(stride) <= 3:
+        return max_pool_backward(
+            g, indices, tuple(self_meta.shape), kernel_size, stride, padding, dilation
+        )
+    return placed(g, indices, self_meta.shape, stride)
+
+
+def max_pool_jvp(self_t: Any, kernel_size: Ints, result1: Any) -> Any:
+    """Take the tangents of the greatest elements."""
+    lead = self_t.ndim - len(kernel_size)
+    tangent = self_t.flatten(lead).gather(lead, result1.flatten(lead))
+    return tangent.reshape(result1.shape), None
+
+
+def _max_pool_batch(size: int, dims: Any, self: Any, kernel_size: Ints, *args: Any) -> Any:
+    x = self.movedim(dims[0], 0)
+    if x.ndim == len(kernel_size) + 2:
+        return max_pool_with_indices(x, kernel_size, *args), (0, 0)
+    flat = max_pool_with_indices(x.flatten(0, 1), kernel_size, *args)
+    return tuple(y.unflatten(0, (size, x.shape[1])) for y in flat), (0, 0)
+
+
+max_pool_with_indices = op(
+    "max_pool_with_indices(Tensor self, int[] kernel_size, int[] stride, int[] padding,"
+    " int[] dilation, bool ceil_mode) -> (Tensor values, Tensor indices)",
+    dtypes="integral floating",
+    check=lambda self, kernel_size, stride, padding, dilation, ceil_mode: check_pool(
+        f"max_pool{len(kernel_size)}d", self, kernel_size, stride, padding, dilation, ceil_mode
+    ),
+    shape=lambda self, kernel_size, stride, padding, dilation, ceil_mode: (
+        [
+            (
+                *self.shape[: -len(kernel_size)],
+                *pooled_sizes(
+                    self.shape[-len(kernel_size) :],
+                    kernel_size,
+                    stride,
+                    padding,
+                    dilation,
+                    ceil_mode,
+                ),
+            )
+        ]
+        * 2
+    ),
+    dtype=lambda self: [self.dtype, "int64"],
+    reference=_max_pool_reference,
+    vjp={
+        "self": lambda g0, self_meta, kernel_size, stride, padding, dilation, result1: max_pool_vjp(
+            g0, self_meta, result1, kernel_size, stride, padding, dilation
+        )
+    },
+    jvp=max_pool_jvp,
+    batch=lambda size, dims, self, kernel_size, stride, padding, dilation, ceil_mode: (
+        _max_pool_batch(size, dims, self, kernel_size, stride, padding, dilation, ceil_mode)
+    ),
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(1, 2, 4, 5), (2, 2), (2, 2), (0, 0), (1, 1), False),
+        s(s.tensor(2, 4, 5), (3, 2), (2, 1), (1, 1), (1, 2), True),
+    ],
+    oracle=lambda torch, x, *args: torch.ops.aten.max_pool2d_with_indices(x, *args),
+    doc="Take the greatest element of every window, and its flat position in the input.",
+)
+
+
+def _values_shape(self: Any, kernel_size: Ints, *geometry: Any) -> Ints:
+    spatial = len(kernel_size)
+    return (*self.shape[:-spatial], *pooled_sizes(self.shape[-spatial:], kernel_size, *geometry))
+
+
+def _values_vjp(g: Any, self: Any, kernel_size: Ints, *geometry: Any) -> Any:
+    places = max_pool_with_indices(self.detach(), kernel_size, *geometry)[1]
+    return max_pool_vjp(g, self, places, kernel_size, *geometry[:3])
+
+
+def _values_jvp(self: Any, self_t: Any, kernel_size: Ints, *geometry: Any) -> Any:
+    places = max_pool_with_indices(self.detach(), kernel_size, *geometry)[1]
+    return max_pool_jvp(self_t, kernel_size, places)[0]
+
+
+# What nobody asks for the positions of, and no gradient needs them.
+max_pool_values = op(
+    "max_pool_values(Tensor self, int[] kernel_size, int[] stride, int[] padding, int[] dilation,"
+    " bool ceil_mode) -> Tensor",
+    dtypes="integral floating",
+    check=lambda self, kernel_size, stride, padding, dilation, ceil_mode: check_pool(
+        f"max_pool{len(kernel_size)}d", self, kernel_size, stride, padding, dilation, ceil_mode
+    ),
+    shape=lambda self, kernel_size, stride, padding, dilation, ceil_mode: _values_shape(
+        self, kernel_size, stride, padding, dilation, ceil_mode
+    ),
+    decompose=lambda self, kernel_size, stride, padding, dilation, ceil_mode: max_pool_with_indices(
+        self, kernel_size, stride, padding, dilation, ceil_mode
+    )[0],
+    vjp={
+        "self": lambda g, self, kernel_size, stride, padding, dilation, ceil_mode: _values_vjp(
+            g, self, kernel_size, stride, padding, dilation, ceil_mode
+        )
+    },
+    jvp=lambda self, self_t, kernel_size, stride, padding, dilation, ceil_mode: _values_jvp(
+        self, self_t, kernel_size, stride, padding, dilation, ceil_mode
+    ),
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(1, 2, 4, 5), (2, 2), (2, 2), (0, 0), (1, 1), False),
+        s(s.tensor(2, 4, 5), (3, 2), (2, 1), (1, 1), (1, 2), True),
+        s(s.tensor(2, 4, 40, strided=True), (2, 3), (2, 2), (0, 1), (2, 1), False),
+    ],
+    oracle=lambda torch, x, *args: torch.ops.aten.max_pool2d_with_indices(x, *args)[0],
+    doc="Take the greatest element of every window.",
+)
+
+
+def _max_pool(spatial: int, input: Any, *geometry: Any) -> Any:
+    *sizes, ceil_mode = geometry
+    values, indices = max_pool_with_indices(input, *windows_of(spatial, *sizes), ceil_mode)
+    if input.is_contiguous():
+        return values, indices
+    return in_format_of(values, input), in_format_of(indices, input)
+
+
+def _max_pool_alone(spatial: int, input: Any, *geometry: Any) -> Any:
+    """Take the greatest elements; their positions only where the gradient will ask for them."""
+    if input.requires_grad and tangrad.is_grad_enabled():
+        return _max_pool(spatial, input, *geometry)[0]
+    *sizes, ceil_mode = geometry
+    values = max_pool_values(input, *windows_of(spatial, *sizes), ceil_mode)
+    return values if input.is_contiguous() else in_format_of(values, input)
+
+
+def _max_pool_either(spatial: int, input: Any, *windows: Any) -> Any:
+    *geometry, return_indices = windows
+    pool = _max_pool if return_indices else _max_pool_alone
+    return pool(spatial, input, *geometry)
+
+
+# What is pooled, and one of it, by number of dimensions.
+_POOLED = {
+    1: ("signals (N, C, L) or (C, L)", "signal"),
+    2: ("images (N, C, H, W) or (C, H, W)", "image"),
+    3: ("volumes (N, C, D, H, W) or (C, D, H, W)", "volume"),
+}
+
+
+def _said_of(name: str, doc: str) -> dict[str, Any]:
+    return {
+        "dtypes": "integral floating",
+        "namespace": "nn",
+        "oracle": f"nn.functional.{name}",
+        "doc": doc,
+    }
+
+
+def _greatest(spatial: int) -> dict[str, Any]:
+    """Return what max pooling says of itself in any number of dimensions."""
+    pooled, one = _POOLED[spatial]
+    return _said_of(
+        f"max_pool{spatial}d",
+        f"""Take the greatest element of windows of {pooled}.
+
+    Args:
+        stride: the distance of windows (default: kernel_size).
+        padding: how many elements below all others to add on each side.
+        ceil_mode: let a last window reach out of the input.
+        return_indices: also give the flat position of each result in its {one}.
+    """,
+    )
+
+
+def _with_places(spatial: int) -> dict[str, Any]:
+    """Return what max pooling with positions says of itself in any number of dimensions."""
+    name = f"max_pool{spatial}d"
+    doc = f"Take the greatest element of windows, and its flat position; see `{name}`."
+    return _said_of(f"{name}_with_indices", doc)
+
+
+@composite(
+    "max_pool1d(Tensor input, any kernel_size, any stride=None, any padding=0, any dilation=1,"
+    " bool ceil_mode=False, bool return_indices=False) -> Tensor",
+    **_greatest(1),
+    samples=lambda s: [
+        s(s.tensor(1, 2, 5), 2),
+        s(s.tensor(2, 5, strided=True), 3, 2, 1, 1, True, return_indices=True),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 4), 0), RuntimeError, POOL_ERRORS),
+    ],
+)
+def max_pool1d(input: Any, *windows: Any) -> Any:
+    return _max_pool_either(1, input, *windows)
+
+
+@composite(
+    "max_pool1d_with_indices(Tensor input, any kernel_size, any stride=None, any padding=0,"
+    " any dilation=1, bool ceil_mode=False, bool return_indices=False) -> Tensor",
+    **_with_places(1),
+    samples=lambda s: [
+        s(s.tensor(1, 2, 5), 2),
+        s(s.tensor(2, 5, strided=True), 3, 2, 1, 1, True),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 4), 0), RuntimeError, POOL_ERRORS),
+    ],
+)
+def max_pool1d_with_indices(input: Any, *windows: Any) -> Any:
+    return _max_pool(1, input, *windows[:-1])
+
+
+@composite(
+    "max_pool2d(Tensor input, any kernel_size, any stride=None, any padding=0, any dilation=1,"
+    " bool ceil_mode=False, bool return_indices=False) -> Tensor",
+    **_greatest(2),
+    samples=lambda s: [
+        s(s.tensor(1, 2, 4, 4), 2),
+        s(s.tensor(2, 5, 4), (3, 2), (2, 1), 1, 1, True),
+        s(s.tensor(1, 1, 5, 5), 2, 2, 0, 2, return_indices=True),
+        s(s.tensor(0, 1, 4, 4), 2),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 4, 4), 0), RuntimeError, POOL_ERRORS),
+        (s(s.tensor(1, 1, 4, 4), 2, 2, 2), RuntimeError, "half of effective kernel size"),
+        (s(s.tensor(1, 1, 2, 2), 3), RuntimeError, "Output size is too small"),
+        (s(s.tensor(4, 4), 2), RuntimeError, "Expected 3D or 4D"),
+    ],
+)
+def max_pool2d(input: Any, *windows: Any) -> Any:
+    return _max_pool_either(2, input, *windows)
+
+
+@composite(
+    "max_pool2d_with_indices(Tensor input, any kernel_size, any stride=None, any padding=0,"
+    " any dilation=1, bool ceil_mode=False, bool return_indices=False) -> Tensor",
+    **_with_places(2),
+    samples=lambda s: [
+        s(s.tensor(1, 2, 4, 4), 2),
+        s(s.tensor(2, 5, 4), (3, 2), (2, 1), 1, 1, True),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 4, 4), 0), RuntimeError, POOL_ERRORS),
+    ],
+)
+def max_pool2d_with_indices(input: Any, *windows: Any) -> Any:
+    return _max_pool(2, input, *windows[:-1])
+
+
+@composite(
+    "max_pool3d(Tensor input, any kernel_size, any stride=None, any padding=0, any dilation=1,"
+    " bool ceil_mode=False, bool return_indices=False) -> Tensor",
+    **_greatest(3),
+    samples=lambda s: [
+        s(s.tensor(1, 2, 3, 4, 4), 2),
+        s(s.tensor(2, 4, 3, 4), (2, 3, 2), (2, 1, 1), 1, 1, True),
+        s(s.tensor(1, 1, 3, 3, 4, strided=True), 2, 1, 0, (2, 1, 1), return_indices=True),
+        s(s.tensor(0, 1, 2, 4, 4), 2),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 4, 4, 4), 0), RuntimeError, POOL_ERRORS),
+        (s(s.tensor(4, 4), 2), RuntimeError, "Expected 4D or 5D"),
+        (s(s.tensor(1, 1, 4, 4, 4), 2, (1, 1)), RuntimeError, "stride"),
+    ],
+)
+def max_pool3d(input: Any, *windows: Any) -> Any:
+    return _max_pool_either(3, input, *windows)
+
+
+@composite(
+    "max_pool3d_with_indices(Tensor input, any kernel_size, any stride=None, any padding=0,"
+    " any dilation=1, bool ceil_mode=False, bool return_indices=False) -> Tensor",
+    **_with_places(3),
+    samples=lambda s: [
+        s(s.tensor(1, 2, 3, 4, 4), 2),
+        s(s.tensor(2, 4, 3, 4), (2, 3, 2), (2, 1, 1), 1, 1, True),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 4, 4, 4), 0), RuntimeError, POOL_ERRORS),
+    ],
+)
+def max_pool3d_with_indices(input: Any, *windows: Any) -> Any:
+    return _max_pool(3, input, *windows[:-1])
