@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import configparser
+import importlib
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from ci.steps import read_packages
+from tangrad.discovery import neutral
+from tangrad.ops.definition import registry
 from tools import package_tables
 from tools.package_tables import BEGIN, END, Described, read_package
 
@@ -133,3 +136,24 @@ def test_the_marks_are_no_part_of_what_tox_reads() -> None:
     tox = configparser.RawConfigParser()
     tox.read(ROOT / "tox.ini", "utf-8")
     assert "#" not in tox["testenv"]["description"] + tox["testenv:lint"]["commands"]
+
+
+def is_function(name: str) -> bool:
+    try:
+        return registry.function(name) is not None
+    except AttributeError:
+        return False
+
+
+@pytest.mark.parametrize("name", ["data", "distributions", "nn", "optim", "torch_surface"])
+def test_the_core_knows_by_itself_what_the_packages_of_tangrad_show(name: str) -> None:
+    """Where one is not installed, the core says which: `tangrad.dropout` needs torch_surface."""
+    text = (ROOT / "plugins" / name / "pyproject.toml").read_text("utf-8")
+    groups = tomllib.loads(text)["project"]["entry-points"]
+    shown = set(groups["tangrad.names"])
+    for index in groups.get("tangrad.ops", {}).values():
+        module = importlib.import_module(index.partition(":")[0])
+        shown |= {op for op in module.INDEX if is_function(op)}
+    package = name.replace("_", "-")
+    known = {key for key, row in neutral.rows().items() if row.get("package") == package}
+    assert known == shown

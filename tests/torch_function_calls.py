@@ -409,7 +409,7 @@ def write(path: str) -> None:
 
 def difference(call: str, name: str, args: Any, kwargs: Any) -> str | None:
     """Return in words what arrives otherwise of a call than it was kept."""
-    from tangrad.discovery.namespaces import is_placeholder
+    from tangrad.discovery.neutral import is_placeholder
 
     try:
         expected = eval(name, {"torch": torch})

@@ -144,7 +144,7 @@ print(json.dumps({{name: state(name) for name in json.load(sys.stdin)}}))
 STAND_IN = """
 from tangrad import stand_in
 stand_in.install()
-from tangrad.discovery.namespaces import is_placeholder as refusing
+from tangrad.discovery.neutral import is_placeholder as refusing
 """
 PYTORCH = "refusing = lambda value: False"
 

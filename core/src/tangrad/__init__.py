@@ -32,6 +32,7 @@ from tangrad._C import set_default_dtype as set_default_dtype
 from tangrad._C import strided as strided
 from tangrad.compat.torch_version import TorchVersion as _TorchVersion
 from tangrad.discovery import namespaces as _namespaces
+from tangrad.discovery import neutral as _neutral
 from tangrad.tensor import protocol as _protocol
 from tangrad.tensor.size import Size as Size
 
@@ -226,7 +227,7 @@ def _method_names() -> list[str]:
 
 
 def _flag_names() -> set[str]:
-    return {*_C.registered_devices(), *_namespaces.device_flags()}
+    return {*_C.registered_devices(), *_neutral.device_flags()}
 
 
 def _find_layouts() -> None:
@@ -280,7 +281,7 @@ _namespaces.install()
 _namespaces.own_places = _OWN_PLACES
 _protocol.find_further, _protocol.further_names = _find_method, _method_names
 _protocol.device_names = _flag_names
-_C.set_driver_source(_find_driver, lambda name: name in _namespaces.device_flags())
+_C.set_driver_source(_find_driver, lambda name: name in _neutral.device_flags())
 _C.set_layout_source(_find_layouts, _is_public)
 _C.set_slow_dispatch(_slow_dispatch)
 _C.set_resolver(_resolve)

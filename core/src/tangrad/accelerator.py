@@ -53,7 +53,7 @@ def _installed() -> str | None:
     """Return the first accelerator that could be used."""
     from tangrad.devices.registry import is_usable_accelerator
     from tangrad.discovery import discovery
-    from tangrad.discovery.namespaces import device_flags
+    from tangrad.discovery.neutral import device_flags
 
     found, usual = discovery.names(discovery.DEVICES), device_flags()
     names = [n for n in usual if n in found] + [n for n in found if n not in usual]

@@ -88,6 +88,12 @@ MISSING = {
     "masked": "tangrad-torch-surface",
     "hub": "tangrad-torch-surface",
     "plugin.compiled": "tangrad-source-kernels",
+    "Tag": "tangrad-torch-surface",
+    "dropout": "tangrad-torch-surface",
+    "_weight_norm": "tangrad-torch-surface",
+    "Parameter": "tangrad-nn",
+    "conv2d": "tangrad-nn",
+    "_fused_adam_": "tangrad-optim",
 }
 
 
@@ -99,6 +105,12 @@ def test_a_part_that_is_missing_names_its_package(name: str, form: str) -> None:
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert told.returncode == 1
     assert f"pip install {MISSING[name]} " in told.stderr
+
+
+@alone
+def test_a_name_that_is_missing_is_not_there() -> None:
+    code = "import tangrad; print(hasattr(tangrad, 'dropout'), 'dropout' in dir(tangrad))"
+    assert run(code) == "False False\n"
 
 
 @alone

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 import pytest
 
 import tangrad
-from tangrad.discovery import namespaces
-from tangrad.discovery.namespaces import MissingPluginError
+from tangrad.discovery import discovery, neutral
+from tangrad.discovery.neutral import MissingPluginError
 
 ABSENT = pytest.mark.skipif(
     any(find_spec(f"tangrad_{name}") for name in ("distributed", "profiler")),
@@ -62,30 +62,30 @@ def test_what_programs_import_for_several_processes_refuses_to_be_called():
 
 
 def test_a_package_that_exists_is_named_with_how_to_install_it(monkeypatch):
-    monkeypatch.setattr(namespaces, "_is_published", lambda extra: extra == "distributed")
-    monkeypatch.setattr(namespaces, "_version_of", lambda distribution: None)
-    told = namespaces._missing_message("distributed", "all_gather")
+    monkeypatch.setattr(neutral, "is_published", lambda extra: extra == "distributed")
+    monkeypatch.setattr(discovery, "version_of", lambda distribution: None)
+    told = neutral.missing_message("distributed", "all_gather")
     assert told.endswith("run: pip install tangrad[distributed]")
 
 
 def test_what_an_installed_package_does_not_bring_is_not_said_to_be_installable(monkeypatch):
-    monkeypatch.setattr(namespaces, "_is_published", lambda extra: True)
-    monkeypatch.setattr(namespaces, "_version_of", lambda distribution: "1.2")
-    told = namespaces._missing_message("distributed.fsdp", "fully_shard")
+    monkeypatch.setattr(neutral, "is_published", lambda extra: True)
+    monkeypatch.setattr(discovery, "version_of", lambda distribution: "1.2")
+    told = neutral.missing_message("distributed.fsdp", "fully_shard")
     assert told.startswith("tangrad-distributed 1.2 has no 'tangrad.distributed.fsdp.fully_shard'")
 
 
 def test_a_package_that_does_not_exist_yet_is_not_said_to_be_installable(monkeypatch):
-    monkeypatch.setattr(namespaces, "_is_published", lambda extra: False)
-    told = namespaces._missing_message("distributed", "all_gather")
+    monkeypatch.setattr(neutral, "is_published", lambda extra: False)
+    told = neutral.missing_message("distributed", "all_gather")
     assert "needs the package tangrad[distributed], which does not exist yet" in told
     assert "pip install" not in told
 
 
 def test_extras_are_those_of_the_installed_core():
-    assert namespaces._is_published("testing")
-    assert namespaces._is_published("array-api")
-    assert not namespaces._is_published("nonsense")
+    assert neutral.is_published("testing")
+    assert neutral.is_published("array-api")
+    assert not neutral.is_published("nonsense")
 
 
 @ABSENT

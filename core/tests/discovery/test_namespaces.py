@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 import tangrad
-from tangrad.discovery import discovery, namespaces
+from tangrad.discovery import discovery, namespaces, neutral
 
 NAMESPACES = "tangrad.namespaces"
 DEVICES = "tangrad.devices"
@@ -194,7 +194,7 @@ def test_neutral_settings_can_be_written(site):
 @pytest.fixture
 def every_extra(monkeypatch):
     """A core whose packages all exist."""
-    monkeypatch.setattr(namespaces, "_is_published", lambda extra: True)
+    monkeypatch.setattr(neutral, "is_published", lambda extra: True)
 
 
 def test_a_missing_package_says_what_to_install(site, every_extra):
@@ -227,22 +227,22 @@ def test_what_a_neutral_module_does_not_know_says_what_to_install(site, every_ex
 def test_a_function_of_a_missing_package_says_what_to_install(
     site, every_extra, monkeypatch, name, extra
 ):
-    monkeypatch.setattr(namespaces, "_version_of", lambda distribution: None)
+    monkeypatch.setattr(discovery, "version_of", lambda distribution: None)
     hint = rf"'tangrad.{name}'.*pip install tangrad\[{extra}\]"
-    with pytest.raises(namespaces.MissingPluginError, match=hint):
+    with pytest.raises(neutral.MissingPluginError, match=hint):
         namespaces.resolve(name)(tangrad.ones(2))
 
 
 def test_a_value_of_a_missing_package_can_be_named_and_not_used(site, every_extra, monkeypatch):
-    monkeypatch.setattr(namespaces, "_version_of", lambda distribution: None)
+    monkeypatch.setattr(discovery, "version_of", lambda distribution: None)
     dtype = namespaces.resolve("quint8")
-    assert namespaces.is_placeholder(dtype)
+    assert neutral.is_placeholder(dtype)
     assert namespaces.resolve("cuda.FloatTensor").__module__ == "tangrad.cuda"
     assert (dtype.__module__, dtype.__name__) == ("tangrad", "quint8")
     assert tangrad.ones(2).dtype != dtype
-    with pytest.raises(namespaces.MissingPluginError, match=r"'tangrad.quint8'.*\[quantization\]"):
+    with pytest.raises(neutral.MissingPluginError, match=r"'tangrad.quint8'.*\[quantization\]"):
         dtype()
-    with pytest.raises(namespaces.MissingPluginError, match="no package of tangrad provides it"):
+    with pytest.raises(neutral.MissingPluginError, match="no package of tangrad provides it"):
         tangrad.nested.nested_tensor([])
 
 
@@ -251,13 +251,13 @@ def test_a_class_of_nobody_can_be_imported_and_not_made(name):
     module, _, last = name.rpartition(".")
     kind = getattr(importlib.import_module(f"tangrad.{module}"), last)
     assert not isinstance(tangrad.ones(1), kind)
-    with pytest.raises(namespaces.MissingPluginError, match=f"'tangrad.{name}' does not exist"):
+    with pytest.raises(neutral.MissingPluginError, match=f"'tangrad.{name}' does not exist"):
         kind(tangrad.ones(1))
 
 
 def test_a_row_without_a_package_is_of_the_one_of_its_parent(monkeypatch):
-    monkeypatch.setattr(namespaces, "_neutral_table", None)
-    table = namespaces._neutral()
+    monkeypatch.setattr(neutral, "_table", None)
+    table = neutral.rows()
     assert table["distributed.fsdp.wrap"]["extra"] == table["distributed"]["extra"]
     assert "extra" not in table["numa.binding"]
 
@@ -267,7 +267,7 @@ def test_what_is_below_a_plugin_that_is_switched_off_says_so(site, monkeypatch):
     monkeypatch.setenv("TANGRAD_DISABLE_PLUGINS", "acme-fx,tangrad-fx")
     discovery.rescan()
     hint = r"'tangrad.fx.graph.Graph' belongs to .*TANGRAD_DISABLE_PLUGINS switches off"
-    assert re.search(hint, str(namespaces.missing("fx.graph.Graph")))
+    assert re.search(hint, str(neutral.missing("fx.graph.Graph")))
 
 
 def test_a_name_of_nobody_below_a_neutral_module_is_not_blamed_on_an_extra(site):

@@ -10,7 +10,7 @@ import pytest
 
 import tangrad
 from tangrad._subclasses.fake_tensor import FakeTensor, FakeTensorMode, is_fake
-from tangrad.discovery import namespaces
+from tangrad.discovery import neutral
 from tangrad.nn.parallel.scatter_gather import gather, scatter, scatter_kwargs
 from tangrad.nn.utils._named_member_accessor import NamedMemberAccessor
 from tangrad.utils import _pytree
@@ -20,9 +20,9 @@ from tangrad.utils.data.worker import _generate_state
 
 
 def test_placeholders_serve_annotations_and_refuse_to_be_made():
-    kind = namespaces.refused("somewhere", "Thing", ["ONE"])
-    assert namespaces.is_placeholder(kind)
-    assert not namespaces.is_placeholder(int)
+    kind = neutral.refused("somewhere", "Thing", ["ONE"])
+    assert neutral.is_placeholder(kind)
+    assert not neutral.is_placeholder(int)
     assert kind[int] is kind
     assert isinstance(kind.ONE, kind)
     assert "Thing.ONE" in repr(kind.ONE)

@@ -14,12 +14,12 @@ from tangrad.amp.policies import (
     policy_of,
 )
 from tangrad.devices import registry
-from tangrad.discovery import discovery, namespaces
+from tangrad.discovery import discovery, neutral
 from tangrad.dispatch import stack
 
 HOST_TYPE = "cpu"
 # Where programs run that name no device: PyTorch's functions without one mean this type.
-USUAL_ACCELERATOR = namespaces.device_flags()[0]
+USUAL_ACCELERATOR = neutral.device_flags()[0]
 
 
 class _State(threading.local):
@@ -55,7 +55,7 @@ def require_name(device_type: str) -> None:
     Raises:
         RuntimeError: no device has such a name.
     """
-    known = {*registry.device_names(), *namespaces.device_flags()}
+    known = {*registry.device_names(), *neutral.device_flags()}
     if device_type not in known:
         names = ", ".join(sorted(known))
         raise RuntimeError(f"autocast: Expected one of {names} as device type, not: {device_type}")

@@ -268,7 +268,7 @@ def _failed(plugin: Plugin, stage: str, error: Exception) -> Exception:
 def _unknown(name: str) -> RuntimeError:
     """Return PyTorch's error for an unknown device, with what is known and what failed."""
     from tangrad.discovery import discovery
-    from tangrad.discovery.namespaces import device_flags, missing_device
+    from tangrad.discovery.neutral import device_flags, missing_device
 
     lines = [
         f"Expected one of {', '.join(device_names())} device type at start of device string: "

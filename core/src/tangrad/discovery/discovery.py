@@ -421,11 +421,13 @@ def current() -> _Scan:
 
 
 def _look() -> _Scan:
+    from tangrad.discovery.metadata import identify
+
     scan = _Scan()
     disabled = _disabled_names()
     seen: set[str] = set()
     for text, distribution in _distributions_with_plugins():
-        name, version = _identify(distribution)
+        name, version = identify(distribution)
         if _normalized(name) in seen:
             continue  # shadowed by an earlier entry of sys.path, as its modules are
         seen.add(_normalized(name))
@@ -452,22 +454,6 @@ def _distributions_with_plugins() -> Iterator[tuple[str, Any]]:
         # Parsing the metadata of everything installed would take most of the scan's time.
         if "[tangrad." in text:
             yield text, distribution
-
-
-def _identify(distribution: Any) -> tuple[str, str]:
-    """Return name and version, from the folder's name where METADATA is missing."""
-    try:
-        text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
-    except (OSError, UnicodeDecodeError):
-        text = ""
-    # The two lines alone: parsing the message with its long text takes a millisecond.
-    head = text.partition("\n\n")[0].splitlines()
-    said = {key: value.strip() for key, _, value in (line.partition(":") for line in head)}
-    name, version = said.get("Name", ""), said.get("Version", "")
-    if not name:
-        folder = os.path.basename(str(getattr(distribution, "_path", "unknown distribution")))
-        name, _, version = folder.removesuffix(".dist-info").partition("-")
-    return name, version or "unknown version"
 
 
 def _entry_points(scan: _Scan, name: str, version: str, text: str) -> list[EntryPoint]:

@@ -72,6 +72,22 @@ def _in_archive(entry: str) -> Iterator[Any]:
         yield from distributions(path=[entry])
 
 
+def identify(distribution: Any) -> tuple[str, str]:
+    """Return name and version, from the folder's name where METADATA is missing."""
+    try:
+        text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    # The two lines alone: parsing the message with its long text takes a millisecond.
+    head = text.partition("\n\n")[0].splitlines()
+    said = {key: value.strip() for key, _, value in (line.partition(":") for line in head)}
+    name, version = said.get("Name", ""), said.get("Version", "")
+    if not name:
+        folder = os.path.basename(str(getattr(distribution, "_path", "unknown distribution")))
+        name, _, version = folder.removesuffix(".dist-info").partition("-")
+    return name, version or "unknown version"
+
+
 def entry_points(text: str) -> list[EntryPoint]:
     """Return the entry points of the text of `entry_points.txt`.
 

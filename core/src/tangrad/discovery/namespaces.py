@@ -9,8 +9,7 @@ A package that is installed under its public path, such as `tangrad/distribution
 brings single names list them in the group `tangrad.names`: what `tangrad.<name>` is, as `module`
 or `module:attribute`.
 
-Where nothing is installed, `neutral.json` holds the truthful answers to what programs ask
-everywhere (`tangrad.cuda.is_available()` is False), and which extra to install for the rest.
+Where nothing is installed, `neutral` has the answers.
 
 Installing the import hook costs two small objects; `import tangrad` pays for nothing else.
 """
@@ -20,34 +19,20 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
+from tangrad.discovery import neutral
+from tangrad.discovery.neutral import PREFIX, MissingPluginAttribute, MissingPluginModule
+
 TYPE_CHECKING = False  # importing it from typing would cost more than all of this module
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-ROOT = "tangrad"
-_PREFIX = ROOT + "."
-
 # Names in sys.modules that stand for modules of plugins or for neutral answers, all forgotten by
 # a rescan; the value is the module.
 _aliases: dict[str, ModuleType] = {}
-_REFUSES = "_stands_for_missing"  # the mark of a placeholder, in its class's own names
-_neutral_table: dict[str, dict[str, Any]] | None = None
 
 # {public name: module}: modules of the core that stand elsewhere than where PyTorch shows them.
 own_places: dict[str, str] = {}
-
-
-class MissingPluginError(RuntimeError):
-    """Tell that a name belongs to a package that is not installed, and what to install."""
-
-
-class MissingPluginAttribute(AttributeError, MissingPluginError):
-    """What `tangrad.x` raises, so that `hasattr` is False."""
-
-
-class MissingPluginModule(ModuleNotFoundError, MissingPluginError):
-    """What `import tangrad.x` raises."""
 
 
 class BrokenPluginAttribute(AttributeError, RuntimeError):
@@ -70,14 +55,14 @@ def resolve(name: str) -> Any:
         AttributeError: nobody knows the name; or its package is not installed
             (`MissingPluginAttribute`); or its plugin is broken (`BrokenPluginAttribute`).
     """
-    full = _PREFIX + name
+    full = PREFIX + name
     if full in _aliases:
         return _aliases[full]
     if is_listed(name):
         return _listed(name)
-    if "placeholder" in _neutral().get(name, ()):
+    if "placeholder" in neutral.rows().get(name, ()):
         parent, _, last = name.rpartition(".")
-        return refused(parent, last)
+        return neutral.refused(parent, last)
     if _kind(name) is not None:
         import importlib
 
@@ -106,7 +91,7 @@ def _listed(name: str) -> Any:
     try:
         return discovery.load_by_name(discovery.NAMES, name)
     except discovery.PluginError as error:
-        message = f"'{_PREFIX}{name}' cannot be used: {error}"
+        message = f"'{PREFIX}{name}' cannot be used: {error}"
         raise BrokenPluginAttribute(message) from error
 
 
@@ -116,7 +101,7 @@ def attribute_of(package: str) -> Callable[[str], Any]:
     Args:
         package: its `__name__`, such as `tangrad.nn`.
     """
-    prefix = package.removeprefix(_PREFIX) + "."
+    prefix = package.removeprefix(PREFIX) + "."
     return lambda name: resolve(prefix + name)
 
 
@@ -157,9 +142,9 @@ class _PluginFinder:
     """Find `tangrad.<name>` for plugins; last in line, so that real modules never come here."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> Any:
-        if not fullname.startswith(_PREFIX):
+        if not fullname.startswith(PREFIX):
             return None
-        name = fullname.removeprefix(_PREFIX)
+        name = fullname.removeprefix(PREFIX)
         if name in own_places:
             return _spec(fullname, lambda: _own(name), _Loader)
         found = _elsewhere(fullname)
@@ -172,8 +157,8 @@ class _PluginFinder:
         if produce is not None:
             return _spec(fullname, lambda: produce(name))
         if _is_neutral(parent):
-            message = _missing_message(parent, last)
-            raise MissingPluginModule(message, name=_provider(parent))
+            message = neutral.missing_message(parent, last)
+            raise MissingPluginModule(message, name=neutral.provider(parent))
         return None
 
 
@@ -252,7 +237,7 @@ def _spec(fullname: str, produce: Callable[[], ModuleType], loader: Any = _Alias
 def _own(name: str) -> ModuleType:
     import importlib
 
-    return importlib.import_module(_PREFIX + own_places[name])
+    return importlib.import_module(PREFIX + own_places[name])
 
 
 def _prepare_for_aliases() -> None:
@@ -270,7 +255,7 @@ def _kind(name: str) -> Callable[[str], ModuleType] | None:
     last = name.rpartition(".")[2]
     # All kinds of introspection ask for private names: they must not start a scan, and no package
     # may register them, but for those of PyTorch that have neutral answers.
-    if last.startswith("__") or (last.startswith("_") and name not in _neutral()):
+    if last.startswith("__") or (last.startswith("_") and name not in neutral.rows()):
         return None
     from tangrad.discovery import discovery
 
@@ -282,12 +267,12 @@ def _kind(name: str) -> Callable[[str], ModuleType] | None:
         return _from_plugin
     if _has_children(name):
         return _intermediate
-    entry = _neutral().get(name)
+    entry = neutral.rows().get(name)
     if entry is not None and "device_flags" not in entry:  # that one is of a class, no module
-        answers = _has_answers(name) or _holds_answers(name)
+        answers = neutral.has_answers(name) or neutral.holds_answers(name)
         # A part that `tangrad` requires has no answers of its own, whatever names below it have.
         return _neutral_module if answers and "package" not in entry else _missing
-    return None if _switched_off(name) is None else _missing
+    return None if neutral.switched_off(name) is None else _missing
 
 
 def _from_plugin(name: str) -> ModuleType:
@@ -300,19 +285,19 @@ def _from_plugin(name: str) -> ModuleType:
             raise TypeError(f"a namespace has to be a module, not {module!r}; see {plugin}")
     except Exception as error:
         return _neutral_or_raise(name, error)
-    if _has_children(name) or any(other.startswith(f"{name}.") for other in _neutral()):
+    if _has_children(name) or any(other.startswith(f"{name}.") for other in neutral.rows()):
         _show_children(name, module)
     return module
 
 
 def _neutral_or_raise(name: str, error: Exception) -> ModuleType:
     """Return neutral answers in place of a broken plugin, telling so; else raise."""
-    if not _has_answers(name):
-        raise BrokenPluginModule(f"'{_PREFIX}{name}' cannot be used: {error}") from error
+    if not neutral.has_answers(name):
+        raise BrokenPluginModule(f"'{PREFIX}{name}' cannot be used: {error}") from error
     import warnings
 
     warnings.warn(
-        f"'{_PREFIX}{name}' answers as if it were not installed, for its plugin is broken: {error}",
+        f"'{PREFIX}{name}' answers as if it were not installed, for its plugin is broken: {error}",
         RuntimeWarning,
         stacklevel=2,
     )
@@ -347,16 +332,16 @@ def _has_children(name: str) -> bool:
 
 def _intermediate(name: str) -> ModuleType:
     """Return an empty package that stands between `tangrad` and a dotted name."""
-    module = ModuleType(_PREFIX + name, f"Hold the packages that plugins bring below {name}.")
+    module = ModuleType(PREFIX + name, f"Hold the packages that plugins bring below {name}.")
     module.__path__ = []
-    module.__getattr__ = attribute_of(_PREFIX + name)  # type: ignore[method-assign]
+    module.__getattr__ = attribute_of(PREFIX + name)  # type: ignore[method-assign]
     return module
 
 
 def _show_children(name: str, module: ModuleType) -> None:
     """Let a plugin's module answer for names that other plugins register below its own."""
     own = vars(module).get("__getattr__")
-    child = attribute_of(_PREFIX + name)
+    child = attribute_of(PREFIX + name)
 
     def attribute(attr: str) -> Any:
         if own is not None:
@@ -372,37 +357,7 @@ def _show_children(name: str, module: ModuleType) -> None:
 
 
 def _neutral_module(name: str, broken: str = "") -> ModuleType:
-    entry = _neutral()[name]
-    module = ModuleType(_PREFIX + name, _missing_message(name))
-    module.__path__ = []
-    for key, value in entry.get("values", {}).items():
-        setattr(module, key, value)
-    for key, value in entry.get("returns", {}).items():
-        setattr(module, key, _constant(module.__name__, key, value))
-    for key in entry.get("contexts", ()):
-        setattr(module, key, _null_context(key))
-    for key in entry.get("decorators", ()):
-        setattr(module, key, _identity)
-    for key, members in entry.get("names", {}).items():
-        setattr(module, key, _enumeration(module.__name__, key, members))
-    for key in " ".join(entry.get("refused", ())).split():
-        setattr(module, key, refused(name, key))
-    for key, members in entry.get("members", {}).items():
-        setattr(module, key, refused(name, key, members))
-    import importlib
-
-    for key, path in entry.get("same", {}).items():
-        where, _, own = path.rpartition(".")
-        setattr(module, key, getattr(importlib.import_module(where), own))
-    if "older_amp" in entry:
-        # By name, as it stands on what this module is part of.
-        importlib.import_module(f"{ROOT}.amp.of_device").show(module, entry["older_amp"])
-
-    def attribute(attr: str) -> Any:
-        return _beyond_neutral(name, attr, broken)
-
-    module.__getattr__ = attribute  # type: ignore[method-assign]
-    return module
+    return neutral.answers_of(name, lambda attr: _beyond_neutral(name, attr, broken))
 
 
 def _beyond_neutral(name: str, attr: str, broken: str) -> Any:
@@ -410,194 +365,23 @@ def _beyond_neutral(name: str, attr: str, broken: str) -> Any:
     if _kind(f"{name}.{attr}") is not None:
         return resolve(f"{name}.{attr}")
     if attr.startswith("_"):
-        raise AttributeError(f"module '{_PREFIX}{name}' has no attribute '{attr}'")
+        raise AttributeError(f"module '{PREFIX}{name}' has no attribute '{attr}'")
     if broken:
-        raise BrokenPluginAttribute(f"'{_PREFIX}{name}.{attr}' cannot be used: {broken}")
+        raise BrokenPluginAttribute(f"'{PREFIX}{name}.{attr}' cannot be used: {broken}")
     if _kind(name) is _from_plugin:
         _forget()
         return getattr(resolve(name), attr)
-    raise MissingPluginAttribute(_missing_message(name, attr))
+    raise MissingPluginAttribute(neutral.missing_message(name, attr))
 
 
 def _missing(name: str) -> ModuleType:
-    raise MissingPluginModule(_missing_message(name), name=_provider(name))
-
-
-def _missing_message(name: str, attr: str = "") -> str:
-    wanted = f"{_PREFIX}{name}.{attr}" if attr else _PREFIX + name
-    package = _neutral().get(name, {}).get("package")
-    # One that `tangrad` requires, which is not installed with the core alone.
-    if package and _version_of(f"{ROOT}-{package}") is None:
-        return (
-            f"'{wanted}' needs a package that is not installed; "
-            f"run: pip install {ROOT}-{package} (or {ROOT}, which brings it)"
-        )
-    extra = _neutral().get(name, {}).get("extra")
-    off = _switched_off(name) or (extra and _switched_off(extra))
-    if off:
-        return f"'{wanted}' belongs to {off}, which TANGRAD_DISABLE_PLUGINS switches off"
-    if not extra:
-        return f"'{wanted}' does not exist: no package of {ROOT} provides it"
-    if not _is_published(extra):
-        return (
-            f"'{wanted}' needs the package {ROOT}[{extra}], which does not exist yet: "
-            f"this version of {ROOT} answers for its name only"
-        )
-    installed = _version_of(f"{ROOT}-{extra}")
-    if installed is not None:
-        return f"{ROOT}-{extra} {installed} has no '{wanted}': this version does not bring it"
-    return f"'{wanted}' needs a package that is not installed; run: pip install {ROOT}[{extra}]"
-
-
-def _version_of(distribution: str) -> str | None:
-    """Return the version of an installed distribution, or None."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return None
-
-
-def _is_published(extra: str) -> bool:
-    """Return whether the installed core has an extra: its metadata lists those that resolve."""
-    from importlib.metadata import PackageNotFoundError, metadata
-
-    try:
-        listed = metadata(ROOT).get_all("Provides-Extra")
-    except PackageNotFoundError:
-        return True  # run from its sources: what is listed there is not known
-    return listed is None or extra in {name.replace("_", "-") for name in listed}
-
-
-def _switched_off(name: str) -> Any:
-    """Return an installed plugin of that name that is disabled, or None."""
-    from tangrad.discovery import discovery
-
-    groups = (discovery.NAMESPACES, discovery.DEVICES)
-    return next(filter(None, (discovery.find_disabled(group, name) for group in groups)), None)
-
-
-def _provider(name: str) -> str:
-    # Not the name being imported: `from tangrad import x` swallows an error that has it.
-    return f"{ROOT}_{_neutral().get(name, {}).get('extra') or name}"
+    raise MissingPluginModule(neutral.missing_message(name), name=neutral.provider(name))
 
 
 def _is_neutral(name: str) -> bool:
     """Return whether the module in use under that name holds neutral answers."""
-    module = _aliases.get(_PREFIX + name)
-    return module is not None and module.__name__ == _PREFIX + name and name in _neutral()
-
-
-def _has_answers(name: str) -> bool:
-    return bool(set(_neutral().get(name, {})) - {"extra"})
-
-
-def _holds_answers(name: str) -> bool:
-    """Return whether a name stands between `tangrad` and modules that have neutral answers."""
-    return any(other.startswith(f"{name}.") and _has_answers(other) for other in _neutral())
-
-
-def _constant(module: str, name: str, value: Any) -> Callable[..., Any]:
-    def neutral(*args: Any, **kwargs: Any) -> Any:
-        return value.copy() if isinstance(value, (dict, list)) else value
-
-    neutral.__name__ = neutral.__qualname__ = name
-    neutral.__module__ = module
-    neutral.__doc__ = f"Return {value!r}: the package that knows better is not installed."
-    return neutral
-
-
-def _null_context(name: str) -> type:
-    from contextlib import ContextDecorator
-
-    class NullContext(ContextDecorator):
-        """Do nothing, as a context manager or decorator: what it is for is not installed."""
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            self.name = args[0] if args else kwargs.get("name")
-
-        def __enter__(self) -> NullContext:
-            return self
-
-        def __exit__(self, *exc: object) -> None:
-            return None
-
-    NullContext.__name__ = NullContext.__qualname__ = name
-    return NullContext
-
-
-def _enumeration(module: str, name: str, members: list[str]) -> Any:
-    """Return names that programs pass on or have as defaults, if they mean nothing here."""
-    from enum import Enum
-
-    return Enum(name, members, module=module)
-
-
-def refused(namespace: str, name: str, members: Sequence[str] = ()) -> type:
-    """Return a class that stands for something of a package that is not installed.
-
-    Programs import it whether they use it or not; to call it is a `MissingPluginError`.
-
-    Args:
-        namespace: where it is shown, after `tangrad.`.
-        name: its name there.
-        members: names of values of the class, which programs write as defaults of arguments.
-    """
-
-    def refuse(cls: type, *args: Any, **kwargs: Any) -> Any:
-        raise MissingPluginError(_missing_message(*filter(None, (namespace, name))))
-
-    made: Any = type(
-        name,
-        (),
-        {
-            "__new__": refuse,
-            "__module__": f"{ROOT}.{namespace}".rstrip("."),
-            "__class_getitem__": classmethod(_itself),
-            "__repr__": lambda self: f"<{_PREFIX}{namespace}.{name}.{self.name}>",
-            _REFUSES: name,
-        },
-    )
-    for member in members:
-        value = object.__new__(made)
-        value.name = member
-        setattr(made, member, value)
-    return made
-
-
-def is_placeholder(value: object) -> bool:
-    """Return whether a value stands for something of a package that is not installed."""
-    return isinstance(value, type) and _REFUSES in vars(value)
-
-
-def _itself(cls: type, parameters: Any) -> type:
-    """Return a placeholder for `Future[Tensor]`, which annotations say."""
-    return cls
-
-
-def _identity(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """Return the decorated function as it is: there is nothing installed to mark it for."""
-    return fn if callable(fn) else _identity
-
-
-def _neutral() -> dict[str, dict[str, Any]]:
-    global _neutral_table
-    if _neutral_table is None:
-        import json
-        import os
-
-        path = os.path.join(os.path.dirname(__file__), "neutral.json")
-        with open(path, encoding="utf-8") as file:
-            table: dict[str, dict[str, Any]] = json.load(file)
-        for package, names in table.pop("").items():
-            table |= {name: {"extra": package, "placeholder": True} for name in names.split()}
-        for name, row in table.items():  # a row that names no package is of the one of its parent
-            extra = table.get(name.rpartition(".")[0], {}).get("extra")
-            if extra is not None:
-                row.setdefault("extra", extra)
-        _neutral_table = table
-    return _neutral_table
+    module = _aliases.get(PREFIX + name)
+    return module is not None and module.__name__ == PREFIX + name and name in neutral.rows()
 
 
 def _forget() -> None:
@@ -612,47 +396,3 @@ def _forget() -> None:
         holder = None if parent in dropped else sys.modules.get(parent)
         if holder is not None and vars(holder).get(last) is module:
             delattr(holder, last)
-
-
-def missing(name: str) -> MissingPluginError:
-    """Return the error of using `tangrad.<name>`, which names the package that brings it."""
-    namespace, _, attr = name.rpartition(".")
-    return MissingPluginError(_missing_message(namespace, attr))
-
-
-def foreign_library(path: str) -> tuple[str, dict[str, Any]] | None:
-    """Return the namespace and the row of an extension for PyTorch whose ops are known, or None.
-
-    Args:
-        path: its file.
-    """
-    folder, _, file = path.replace("\\", "/").rpartition("/")
-    known = f"{folder.rpartition('/')[2]}/{file.partition('.')[0]}"
-    return next(
-        (
-            (name.removeprefix("ops."), row)
-            for name, row in _neutral().items()
-            if row.get("library") == known
-        ),
-        None,
-    )
-
-
-def device_flags() -> list[str]:
-    """Return the names of devices of which programs ask `Tensor.is_<name>`, installed or not."""
-    return _neutral()["Tensor"]["device_flags"]
-
-
-def device_methods() -> list[str]:
-    """Return the names of devices to which `Tensor.<name>()` moves, installed or not."""
-    return _neutral()["Tensor"]["device_methods"]
-
-
-def missing_device(name: str, error: Exception) -> RuntimeError:
-    """Return the error of a device that cannot be used, which names the package that brings it."""
-    return MissingPluginError(f"{_missing_message(name)} ({error})")
-
-
-def scripts() -> dict[str, str]:
-    """Return the commands that PyTorch installs, and the module that each one runs."""
-    return {row["script"]: name for name, row in _neutral().items() if "script" in row}

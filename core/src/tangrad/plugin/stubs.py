@@ -234,9 +234,9 @@ def _is_of_package(plugin: Any, package: str) -> bool:
 
 def _packages() -> list[str]:
     """Return the packages whose names stand in the public namespace itself."""
-    from tangrad.discovery import namespaces
+    from tangrad.discovery import neutral
 
-    rows = namespaces._neutral().values()
+    rows = neutral.rows().values()
     return sorted({row["package"].replace("-", "_") for row in rows if "package" in row})
 
 
@@ -315,10 +315,14 @@ def _legacy_names() -> list[str]:
 
 def _plugin_names(tangrad: Any) -> list[str]:
     """Return the names at the top level that packages of their own are seen under."""
-    from tangrad.discovery import namespaces
+    from tangrad.discovery import namespaces, neutral
 
-    rows = namespaces._neutral().items()
-    known = {name for name, row in rows if name != "Tensor" and "placeholder" not in row}
+    rows = neutral.rows().items()
+    known = {
+        name
+        for name, row in rows
+        if name != "Tensor" and not {"placeholder", "single"} & row.keys()
+    }
     known |= set(namespaces.names())
     return sorted({name.partition(".")[0] for name in known} - set(tangrad._SUBMODULES))
 

@@ -84,7 +84,7 @@ def class_attribute(name: str) -> Any:
 
 def _later(name: str) -> Any:
     """Return a method from the tables that few programs need, or None."""
-    from tangrad.discovery.namespaces import device_methods
+    from tangrad.discovery.neutral import device_methods
     from tangrad.tensor import layouts, memory, methods
 
     found = memory.TABLE.get(name) or layouts.TABLE.get(name)
@@ -94,7 +94,7 @@ def _later(name: str) -> Any:
 
 
 def _later_names() -> list[str]:
-    from tangrad.discovery.namespaces import device_methods
+    from tangrad.discovery.neutral import device_methods
     from tangrad.tensor import layouts, memory
 
     return [*memory.TABLE, *layouts.TABLE, *device_methods()]
