@@ -25,9 +25,9 @@ __all__ = [
 
 def _normalization() -> Any:
     """Return the definitions, which importing modules does not load."""
-    from tangrad.ops.nn import normalization_batch
+    from tangrad.ops.nn.normalization import batch
 
-    return normalization_batch
+    return batch
 
 
 class _NormBase(Module):

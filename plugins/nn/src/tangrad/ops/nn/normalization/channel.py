@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.nn.normalization_batch import native_batch_norm
+from tangrad.ops.nn.normalization.batch import native_batch_norm
 from tangrad.ops.nn.pooling.average import avg_pool2d
 from tangrad.plugin import Ints, composite, find_op, numel_of
 

@@ -6,7 +6,14 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.nn.fusing import fuses
-from tangrad.ops.nn.normalization_moments import (
+from tangrad.ops.nn.normalization.batch_gradient import (
+    _batch_norm_backward,
+    if_floating,
+    over_channels,
+    per_channel,
+    vectors_over_channels,
+)
+from tangrad.ops.nn.normalization.moments import (
     _batch_moments_,
     channel_axes,
     check_vectors,
@@ -14,11 +21,6 @@ from tangrad.ops.nn.normalization_moments import (
     statistics_dtype,
 )
 from tangrad.plugin import at_all_sizes, composite, numel_of, op, open_tensor, overload
-
-
-def _per_channel(x: Any, vector: Any) -> Any:
-    """Shape a vector over the channels so that it broadcasts to `x`."""
-    return vector.reshape((1, -1) + (1,) * (x.ndim - 2))
 
 
 def _check_batch_norm(
@@ -85,11 +87,11 @@ def _batch_norm_vjp(
     if training:
         count = max(1, numel_of([input.shape[d] for d in channel_axes(input)]))
         if g1 is not None:
-            part = _per_channel(input, g1 / count).expand(input.shape)
+            part = per_channel(input, g1 / count).expand(input.shape)
             d_input = part if d_input is None else d_input + part
         if g2 is not None:
-            centered = input - _per_channel(input, result1)
-            part = centered * _per_channel(input, g2 * (2 / count))
+            centered = input - per_channel(input, result1)
+            part = centered * per_channel(input, g2 * (2 / count))
             d_input = part if d_input is None else d_input + part
     return None if d_input is None else d_input.to(input.dtype), d_weight, d_bias
 
@@ -111,9 +113,9 @@ def _batch_norm_statistics_vjp(
     by_mean, by_var = g1, g2
     if g0 is not None:
         rstd = (var.to(statistics_dtype(input)) + eps).rsqrt()
-        owed = g0 if weight is None else g0 * _per_channel(input, weight)
+        owed = g0 if weight is None else g0 * per_channel(input, weight)
         first = -owed.sum(channel_axes(input)) * rstd
-        centered = input - _per_channel(input, mean)
+        centered = input - per_channel(input, mean)
         second = (owed * centered).sum(channel_axes(input)) * (rstd**3 * -0.5)
         by_mean = first if by_mean is None else by_mean + first
         by_var = second if by_var is None else by_var + second
@@ -139,7 +141,7 @@ def _batch_norm_jvp(
 ) -> tuple[Any, Any, Any]:
     axes = channel_axes(input)
     rstd = (result2 + eps).rsqrt()
-    centered = input - _per_channel(input, result1)
+    centered = input - per_channel(input, result1)
     moved = tangrad.zeros_like(centered) if input_t is None else input_t
     moments_t = [tangrad.zeros_like(result1), tangrad.zeros_like(result2)]
     if not training:
@@ -149,35 +151,14 @@ def _batch_norm_jvp(
         moments_t[0] = input_t.to(result1.dtype).mean(axes)
         moments_t[1] = (centered * input_t).mean(axes) * 2
     rstd_t = moments_t[1] * rstd**3 * -0.5
-    tangent = (moved - _per_channel(input, moments_t[0])) * _per_channel(input, rstd)
-    tangent = tangent + centered * _per_channel(input, rstd_t)
-    tangent = tangent if weight is None else tangent * _per_channel(input, weight)
+    tangent = (moved - per_channel(input, moments_t[0])) * per_channel(input, rstd)
+    tangent = tangent + centered * per_channel(input, rstd_t)
+    tangent = tangent if weight is None else tangent * per_channel(input, weight)
     if weight_t is not None:
-        tangent = tangent + centered * _per_channel(input, rstd * weight_t)
+        tangent = tangent + centered * per_channel(input, rstd * weight_t)
     if bias_t is not None:
-        tangent = tangent + _per_channel(input, bias_t)
+        tangent = tangent + per_channel(input, bias_t)
     return tangent.to(result0.dtype), moments_t[0], moments_t[1]
-
-
-def _over_channels(size: int, x: Any, dim: int | None) -> Any:
-    """Make samples of a vmap channels of their own: (size, N, C, ...) to (N, size C, ...)."""
-    x = (
-        x.unsqueeze(1).expand((x.shape[0], size, *x.shape[1:]))
-        if dim is None
-        else x.movedim(dim, 1)
-    )
-    return x.flatten(1, 2)
-
-
-def _vectors_over_channels(size: int, vectors: Any, dims: Any) -> list[Any]:
-    return [
-        vector
-        if vector is None
-        else (
-            vector.expand((size, *vector.shape)) if dim is None else vector.movedim(dim, 0)
-        ).reshape((-1,))
-        for vector, dim in zip(vectors, dims, strict=True)
-    ]
 
 
 def _batch_norm_batch(
@@ -191,240 +172,12 @@ def _batch_norm_batch(
     training: bool,
     eps: float,
 ) -> Any:
-    x = _over_channels(size, input, dims[0])
-    vectors = _vectors_over_channels(size, (weight, bias, mean, var), dims[1:5])
+    x = over_channels(size, input, dims[0])
+    vectors = vectors_over_channels(size, (weight, bias, mean, var), dims[1:5])
     result, mean, var = _batch_norm(x, *vectors, training, eps)
     parts = (result.unflatten(1, (size, -1)), mean.reshape((size, -1)), var.reshape((size, -1)))
     return parts, (1, 0, 0)
 
-
-def _check_backward(grad_out: Any, input: Any, mean: Any, var: Any, weight: Any) -> None:
-    check_vectors(input, weight=weight, mean=mean, var=var)
-    if tuple(grad_out.shape) != tuple(input.shape) or grad_out.dtype != input.dtype:
-        raise RuntimeError(
-            f"batch_norm_backward: grad_out must be of shape {list(input.shape)} and "
-            f"{input.dtype}, got {list(grad_out.shape)} and {grad_out.dtype}"
-        )
-
-
-def _backward_reference(
-    np: Any,
-    grad_out: Any,
-    input: Any,
-    mean: Any,
-    var: Any,
-    weight: Any,
-    training: bool,
-    eps: float,
-) -> Any:
-    axes, shape = channel_axes(input), (1, -1) + (1,) * (input.ndim - 2)
-    kept = np.float32 if input.dtype.itemsize < 4 else input.dtype
-    g, rstd = grad_out.astype(kept), (1 / np.sqrt(var.astype(kept) + eps)).reshape(shape)
-    normal = (input.astype(kept) - mean.astype(kept).reshape(shape)) * rstd
-    by_weight, by_bias = (g * normal).sum(axes), g.sum(axes)
-    scale = rstd if weight is None else rstd * weight.astype(kept).reshape(shape)
-    if training and input.size:
-        count = input.size // input.shape[1]
-        g = g - (by_bias / count).reshape(shape) - normal * (by_weight / count).reshape(shape)
-    return (g * scale).astype(input.dtype), by_weight, by_bias
-
-
-def _backward_vjp(
-    grads: Any,
-    grad_out: Any,
-    input: Any,
-    mean: Any,
-    var: Any,
-    weight: Any,
-    training: bool,
-    eps: float,
-    needs: Any,
-) -> tuple[Any, ...]:
-    """Differentiate rstd (h - mean(h) - x̂ mean(h x̂)), sum(g x̂) and sum(g), where h = g weight.
-
-    With u = rstd times the first cotangent: by h it is u - mean(u) - x̂ mean(u x̂), by x̂
-    -u mean(h x̂) - h mean(u x̂). In evaluation the first is rstd h.
-    """
-    c0, c1, c2 = grads
-    axes = channel_axes(input)
-
-    def wide(vector: Any) -> Any:
-        return _per_channel(input, vector)
-
-    rstd = (var + eps).rsqrt()
-    centered = input - wide(mean)
-    normal = centered * wide(rstd)
-    by_g = by_normal = by_rstd = by_weight = None
-    if c0 is not None:
-        h = grad_out if weight is None else grad_out * wide(weight)
-        u = c0 * wide(rstd)
-        by_h, shifted = u, h
-        if training and input.numel():
-            slope, turned = ((x * normal).mean(axes, keepdim=True) for x in (h, u))
-            by_h = u - u.mean(axes, keepdim=True) - normal * turned
-            by_normal = -u * slope - h * turned
-            shifted = h - h.mean(axes, keepdim=True) - normal * slope
-        by_g = by_h if weight is None else by_h * wide(weight)
-        by_weight = (by_h * grad_out).sum(axes) if needs[4] else None
-        by_rstd = (c0 * shifted).sum(axes)
-    if c1 is not None:
-        by_g = wide(c1) * normal if by_g is None else by_g + wide(c1) * normal
-        by_normal = wide(c1) * grad_out if by_normal is None else by_normal + wide(c1) * grad_out
-    if c2 is not None:
-        by_g = wide(c2).expand(input.shape) if by_g is None else by_g + wide(c2)
-    by_input = by_mean = None
-    if by_normal is not None:
-        by_input = by_normal * wide(rstd)
-        by_mean = -by_input.sum(axes)
-        moved = (by_normal * centered).sum(axes)
-        by_rstd = moved if by_rstd is None else by_rstd + moved
-    by_var = None if by_rstd is None else by_rstd * rstd**3 * -0.5
-    found = (by_g, by_input, by_mean, by_var, by_weight)
-    places = (grad_out, input, mean, var, weight)
-    return tuple(
-        None if x is None else x.to(like.dtype) for x, like in zip(found, places, strict=True)
-    )
-
-
-def _backward_jvp(
-    grad_out: Any,
-    input: Any,
-    mean: Any,
-    var: Any,
-    weight: Any,
-    training: bool,
-    eps: float,
-    grad_out_t: Any,
-    input_t: Any,
-    mean_t: Any,
-    var_t: Any,
-    weight_t: Any,
-    result1: Any,
-) -> tuple[Any, Any, Any]:
-    axes = channel_axes(input)
-
-    def wide(vector: Any) -> Any:
-        return _per_channel(input, vector)
-
-    def given(tangent: Any, like: Any) -> Any:
-        return tangrad.zeros_like(like) if tangent is None else tangent
-
-    rstd = (var + eps).rsqrt()
-    rstd_t = given(var_t, var) * rstd**3 * -0.5
-    centered = input - wide(mean)
-    normal = centered * wide(rstd)
-    normal_t = (given(input_t, input) - wide(given(mean_t, mean))) * wide(rstd)
-    normal_t = normal_t + centered * wide(rstd_t)
-    g_t = given(grad_out_t, grad_out)
-    h = grad_out if weight is None else grad_out * wide(weight)
-    h_t = g_t if weight is None else g_t * wide(weight)
-    if weight_t is not None:
-        h_t = h_t + grad_out * wide(weight_t)
-    shifted, shifted_t = h, h_t
-    if training and input.numel():
-
-        def average(x: Any) -> Any:
-            return x.mean(axes, keepdim=True)
-
-        slope, slope_t = average(h * normal), average(h_t * normal + h * normal_t)
-        shifted = h - average(h) - normal * slope
-        shifted_t = h_t - average(h_t) - normal_t * slope - normal * slope_t
-    tangent = shifted_t * wide(rstd) + shifted * wide(rstd_t)
-    by_weight = (g_t * normal + grad_out * normal_t).sum(axes)
-    return (
-        tangent.to(input.dtype),
-        by_weight.to(result1.dtype),
-        g_t.sum(axes).to(result1.dtype),
-    )
-
-
-def _backward_batch(
-    size: int,
-    dims: Any,
-    grad_out: Any,
-    input: Any,
-    mean: Any,
-    var: Any,
-    weight: Any,
-    training: bool,
-    eps: float,
-) -> Any:
-    g, x = (_over_channels(size, t, d) for t, d in zip((grad_out, input), dims[:2], strict=True))
-    vectors = _vectors_over_channels(size, (mean, var, weight), dims[2:5])
-    by_input, by_weight, by_bias = _batch_norm_backward(g, x, *vectors, training, eps)
-    vectors = [by_weight.reshape((size, -1)), by_bias.reshape((size, -1))]
-    return (by_input.unflatten(1, (size, -1)), *vectors), (1, 0, 0)
-
-
-def _gradient_of(
-    torch: Any, g: Any, x: Any, mean: Any, var: Any, weight: Any, training: bool, eps: float
-) -> Any:
-    if not x.is_floating_point():
-        return torch.nn.functional.layer_norm(x, x.shape[1:])
-    axes, shape = channel_axes(x), (1, -1) + (1,) * (x.ndim - 2)
-    kept = torch.float32 if x.dtype.itemsize < 4 else x.dtype
-    rstd = (var.to(kept) + eps).rsqrt()
-    normal = (x.to(kept) - mean.to(kept).reshape(shape)) * rstd.reshape(shape)
-    wide = g.to(kept)
-    by_weight, by_bias = (wide * normal).sum(axes), wide.sum(axes)
-    scale = rstd if weight is None else rstd * weight.to(kept)
-    if training:
-        count = max(1, x.numel() // x.shape[1])
-        wide = wide - (by_bias / count).reshape(shape)
-        wide = wide - normal * (by_weight / count).reshape(shape)
-    return (wide * scale.reshape(shape)).to(x.dtype), by_weight, by_bias
-
-
-def _if_floating(s: Any, *args: Any) -> list[Any]:
-    """Give an empty sample for the dtypes that are normalized; PyTorch takes any that is empty."""
-    return [s(*args)] if s.is_floating else []
-
-
-_batch_norm_backward = op(
-    "_batch_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor var, Tensor? weight,"
-    " bool training, float eps) -> (Tensor grad_input, Tensor grad_weight, Tensor grad_bias)",
-    dtypes="floating",
-    check=_check_backward,
-    shape=lambda input: [input.shape, (input.shape[1],), (input.shape[1],)],
-    dtype=lambda input: [input.dtype, *[statistics_dtype(input)] * 2],
-    reference=_backward_reference,
-    vjp={("grad_out", "input", "mean", "var", "weight"): _backward_vjp},
-    jvp=_backward_jvp,
-    batch=_backward_batch,
-    function=False,
-    method=False,
-    node="native_batch_norm_backward",
-    samples=lambda s: [
-        s(
-            s.tensor(4, 2),
-            s.tensor(4, 2),
-            s.tensor(2),
-            s.tensor(2, low=1, high=2),
-            s.tensor(2),
-            True,
-            1e-5,
-        ),
-        s(
-            s.tensor(2, 3, 2, strided=True),
-            s.tensor(2, 3, 2),
-            s.tensor(3),
-            s.tensor(3, low=1, high=2),
-            None,
-            False,
-            0.1,
-        ),
-        s(s.tensor(0, 2), s.tensor(0, 2), s.tensor(2), s.tensor(2, low=1, high=2), None, True, 0.1),
-    ],
-    oracle=_gradient_of,
-    errors=lambda s: [
-        (
-            s(s.tensor(2, 3), s.tensor(2, 4), s.tensor(4), s.tensor(4), None, True, 1e-5),
-            RuntimeError,
-            "grad_out must be of shape",
-        )
-    ],
-    doc="Compute the gradients of batch_norm by input, weight and bias.",
-)
 
 _batch_norm = op(
     "_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? mean, Tensor? var,"
@@ -455,7 +208,7 @@ _batch_norm = op(
             False,
             1e-5,
         ),
-        *_if_floating(s, s.tensor(0, 2), None, None, None, None, True, 0.1),
+        *if_floating(s, s.tensor(0, 2), None, None, None, None, True, 0.1),
     ],
     oracle=lambda torch, x, weight, bias, mean, var, training, eps: _normalized_of(
         torch, x, weight, bias, mean, var, training, eps
@@ -649,7 +402,7 @@ _native_batch_norm_legit = overload(
         s(s.tensor(2, 2, 3), s.tensor(2), s.tensor(2, low=1, high=2)),
         s(s.tensor(2, 3, 2, 2), None, None, training=True, eps=0.1),
         s(s.tensor(2, 3, 2, strided=True), None, None, s.tensor(3), training=True),
-        *_if_floating(s, s.tensor(0, 2), None, None, None, None, True),
+        *if_floating(s, s.tensor(0, 2), None, None, None, None, True),
     ],
     oracle="nn.functional.batch_norm",
     errors=lambda s: [

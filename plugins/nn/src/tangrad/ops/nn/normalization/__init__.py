@@ -1,0 +1,1 @@
+"""Normalization: over layers, groups, channels and batches."""
