@@ -61,8 +61,7 @@ inf, nan, pi, e, newaxis = float("inf"), float("nan"), 3.141592653589793, 2.7182
 _LAZY = {
     **dict.fromkeys(("tensor", "as_tensor", "asarray"), "tensor.construct"),
     **dict.fromkeys(
-        "from_numpy frombuffer from_dlpack from_file to_dlpack".split(),
-        "tensor.exchange",
+        "from_numpy frombuffer from_dlpack from_file to_dlpack".split(), "tensor.exchange"
     ),
     **dict.fromkeys(("finfo", "iinfo"), "tensor.finfo"),
     **dict.fromkeys(
@@ -103,8 +102,7 @@ _LAZY = {
         "random.generator",
     ),
     **dict.fromkeys(
-        "no_grad enable_grad set_grad_enabled inference_mode".split(),
-        "autograd.grad_mode",
+        "no_grad enable_grad set_grad_enabled inference_mode".split(), "autograd.grad_mode"
     ),
     **dict.fromkeys(
         "_assert _assert_async _check _check_index _check_is_size _check_not_implemented "

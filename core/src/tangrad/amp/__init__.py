@@ -6,12 +6,7 @@ keeps small gradients from vanishing in float16.
 
 from __future__ import annotations
 
-from tangrad.amp.autocast_mode import (
-    autocast,
-    custom_bwd,
-    custom_fwd,
-    is_autocast_available,
-)
+from tangrad.amp.autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available
 from tangrad.amp.grad_scaler import GradScaler
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]

@@ -6,13 +6,7 @@ import threading
 from typing import Any
 
 from tangrad import _C
-from tangrad.amp.policies import (
-    AS_IS,
-    FLOAT32,
-    LOWER,
-    UNSAFE_ON_ACCELERATORS,
-    policy_of,
-)
+from tangrad.amp.policies import AS_IS, FLOAT32, LOWER, UNSAFE_ON_ACCELERATORS, policy_of
 from tangrad.devices import registry
 from tangrad.discovery import discovery, neutral
 from tangrad.dispatch import stack

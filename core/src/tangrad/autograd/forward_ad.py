@@ -29,8 +29,7 @@ class UnpackedDualTensor(NamedTuple):
 
 def _current() -> JvpLevel | None:
     return next(
-        (v for v in reversed(current().levels) if isinstance(v, JvpLevel) and v.lenient),
-        None,
+        (v for v in reversed(current().levels) if isinstance(v, JvpLevel) and v.lenient), None
     )
 
 

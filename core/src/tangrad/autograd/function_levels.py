@@ -197,10 +197,7 @@ def batched_function(cls: Any, size: int, randomness: str, in_dims: tuple[Any, .
             physical = {
                 id(t): p for t, p in zip(samples, inputs, strict=True) if isinstance(p, _C.Tensor)
             }
-            results_flat, output_flat = (
-                flat_tensors((results,)),
-                flat_tensors((output,)),
-            )
+            results_flat, output_flat = (flat_tensors((results,)), flat_tensors((output,)))
             physical.update({id(r): o for r, o in zip(results_flat, output_flat, strict=True)})
             ctx.mark_dirty(*[physical[id(t)] for t in sample._dirty])
             ctx.mark_non_differentiable(*[physical[id(t)] for t in sample._non_differentiable])

@@ -107,12 +107,7 @@ def vjp(
             func(*xs), "outputs of the user-provided function", "vjp"
         )
         found = _safe_grad(outputs, xs, _vectors(v, outputs, "vjp", "output"), create_graph)
-    products = _filled(
-        found,
-        xs,
-        strict,
-        _INDEPENDENT,
-    )
+    products = _filled(found, xs, strict, _INDEPENDENT)
     return (
         _unpacked(_released(outputs, create_graph), out_tuple),
         _unpacked(_released(products, create_graph), as_tuple),
@@ -157,12 +152,7 @@ def jvp(
             func(*xs), "outputs of the user-provided function", "jvp"
         )
         us = tuple(_C.lookup_op("zeros_like")(o).requires_grad_() for o in outputs)
-        pulled = _filled(
-            _safe_grad(outputs, xs, us, True),
-            xs,
-            strict,
-            _INDEPENDENT,
-        )
+        pulled = _filled(_safe_grad(outputs, xs, us, True), xs, strict, _INDEPENDENT)
         pushed = _safe_grad(pulled, us, vectors, create_graph)
     products = _filled(pushed, outputs, False, "")
     return (
@@ -375,12 +365,7 @@ def hvp(
         vectors = _vectors(v, xs, "hvp", "input")
         output = _scalar_output(func(*xs), "hvp")
         seed = _C.lookup_op("ones_like")(output).requires_grad_()
-        first = _filled(
-            _safe_grad((output,), xs, (seed,), True),
-            xs,
-            strict,
-            _INDEPENDENT,
-        )
+        first = _filled(_safe_grad((output,), xs, (seed,), True), xs, strict, _INDEPENDENT)
         second = _safe_grad(first, xs, vectors, create_graph)
     products = _filled(second, xs, False, "")
     return _released(output, create_graph), _unpacked(_released(products, create_graph), as_tuple)

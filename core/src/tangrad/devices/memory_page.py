@@ -7,11 +7,7 @@ from typing import Any
 
 from tangrad import _C
 
-_COLOURS = {
-    "active_allocated": "#3b7dd8",
-    "active_awaiting_free": "#e0a030",
-    "inactive": "#e4e7eb",
-}
+_COLOURS = {"active_allocated": "#3b7dd8", "active_awaiting_free": "#e0a030", "inactive": "#e4e7eb"}
 _MEANING = {
     "active_allocated": "held by a tensor",
     "active_awaiting_free": "released, until a stream has passed",

@@ -74,12 +74,7 @@ class Stream:
     """
 
     def __init__(
-        self,
-        device: Any = None,
-        *,
-        priority: int = 0,
-        stream_id: int | None = None,
-        **place: Any,
+        self, device: Any = None, *, priority: int = 0, stream_id: int | None = None, **place: Any
     ) -> None:
         if "device_type" in place or "device_index" in place:
             device = _C.device(

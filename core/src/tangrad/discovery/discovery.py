@@ -64,11 +64,7 @@ class Plugin:
     __slots__ = ("disabled", "distribution", "group", "name", "value", "version")
 
     def __init__(
-        self,
-        entry_point: EntryPoint,
-        distribution: str,
-        version: str,
-        disabled: bool = False,
+        self, entry_point: EntryPoint, distribution: str, version: str, disabled: bool = False
     ) -> None:
         self.group = entry_point.group
         self.name = entry_point.name

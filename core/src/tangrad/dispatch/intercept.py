@@ -13,11 +13,7 @@ from tangrad import _C
 from tangrad.dispatch import python_dispatch
 from tangrad.dispatch.binding import call_by_name
 from tangrad.dispatch.levels import levelled
-from tangrad.dispatch.overrides import (
-    call_torch_function,
-    overloaded_arguments,
-    refuse_strangers,
-)
+from tangrad.dispatch.overrides import call_torch_function, overloaded_arguments, refuse_strangers
 from tangrad.dispatch.python_dispatch import (
     are_plain,
     followed,

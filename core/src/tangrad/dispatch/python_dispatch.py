@@ -55,12 +55,7 @@ def are_plain(args: Any) -> bool:
 
 
 def followed(
-    op: _C.Op,
-    functional: _C.Op,
-    args: tuple[Any, ...],
-    out: Any,
-    stack: Stack,
-    plain: bool = False,
+    op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack, plain: bool = False
 ) -> Any:
     """Tell the innermost tracer of a call, before and after it; `plain` ones go to the kernel."""
     tracer = stack.tracers.pop()

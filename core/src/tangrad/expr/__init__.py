@@ -41,12 +41,7 @@ __all__ = [
     "parse",
 ]
 
-_LAZY = {
-    "compute_type": "dtypes",
-    "Program": "program",
-    "c_prelude": "render",
-    "Dialect": "render",
-}
+_LAZY = {"compute_type": "dtypes", "Program": "program", "c_prelude": "render", "Dialect": "render"}
 
 
 def __getattr__(name: str) -> object:

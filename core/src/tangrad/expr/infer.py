@@ -61,11 +61,7 @@ class _Typing:
     """Emit typed instructions for the nodes of one formula."""
 
     def __init__(
-        self,
-        formula: Formula,
-        types: Mapping[str, str],
-        compute: str,
-        exact: Collection[str],
+        self, formula: Formula, types: Mapping[str, str], compute: str, exact: Collection[str]
     ) -> None:
         self.formula, self.types, self.compute = formula, types, compute
         self.exact = exact

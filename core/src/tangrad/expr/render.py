@@ -132,7 +132,7 @@ DIALECTS: dict[str, Dialect] = {
         header="#include <math.h>\n#include <stdint.h>\n#define TG_INF INFINITY\n"
         "#define TG_NAN NAN\n",
         c99_complex=True,
-    ),
+    )
 }
 
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from tangrad.func.calls import (
-    functional_call,
-    replace_all_batch_norm_modules_,
-    stack_module_state,
-)
+from tangrad.func.calls import functional_call, replace_all_batch_norm_modules_, stack_module_state
 from tangrad.func.functionalization import functionalize
 from tangrad.func.jacobians import hessian, jacfwd, jacrev
 from tangrad.func.linearization import linearize

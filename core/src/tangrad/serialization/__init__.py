@@ -23,14 +23,10 @@ from tangrad.serialization.globals import get_safe_globals as get_safe_globals
 from tangrad.serialization.globals import safe_globals as safe_globals
 from tangrad.serialization.options import LoadEndianness as LoadEndianness
 from tangrad.serialization.options import get_crc32_options as get_crc32_options
-from tangrad.serialization.options import (
-    get_default_load_endianness as get_default_load_endianness,
-)
+from tangrad.serialization.options import get_default_load_endianness as get_default_load_endianness
 from tangrad.serialization.options import get_default_mmap_options as get_default_mmap_options
 from tangrad.serialization.options import set_crc32_options as set_crc32_options
-from tangrad.serialization.options import (
-    set_default_load_endianness as set_default_load_endianness,
-)
+from tangrad.serialization.options import set_default_load_endianness as set_default_load_endianness
 from tangrad.serialization.options import set_default_mmap_options as set_default_mmap_options
 from tangrad.serialization.options import skip_data as skip_data
 from tangrad.serialization.placement import default_restore_location as default_restore_location

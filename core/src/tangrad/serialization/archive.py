@@ -161,9 +161,7 @@ class ArchiveReader:
             raise self.source.error("the archive has no such member", tensor=name)
         if found.size > self.source.size:
             raise self.source.error(
-                f"the member claims {found.size} bytes, more than the file has",
-                found.offset,
-                name,
+                f"the member claims {found.size} bytes, more than the file has", found.offset, name
             )
         return found
 

@@ -11,12 +11,7 @@ from typing import Any
 from tangrad import _C
 from tangrad.serialization.archive import LEGACY_MAGIC, LEGACY_PROTOCOL, ArchiveReader
 from tangrad.serialization.errors import SerializationError, shown
-from tangrad.serialization.globals import (
-    Globals,
-    StorageType,
-    TensorBuilder,
-    storage_fields,
-)
+from tangrad.serialization.globals import Globals, StorageType, TensorBuilder, storage_fields
 from tangrad.serialization.machine import SafeUnpickler
 from tangrad.serialization.options import skips_data, untold_byteorder
 from tangrad.serialization.placement import bytes_tensor, host_view

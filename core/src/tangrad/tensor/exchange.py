@@ -372,10 +372,7 @@ def _import_host(ext_tensor: Any) -> Any:
 
 
 def register_dlpack_device(
-    device_type: str,
-    code: int,
-    give: Callable[[Any, Any], Any],
-    take: Callable[[Any], Any],
+    device_type: str, code: int, give: Callable[[Any, Any], Any], take: Callable[[Any], Any]
 ) -> None:
     """Tell how a device's memory goes through DLPack.
 

@@ -377,10 +377,7 @@ register_pytree_node(
     namedtuple,  # type: ignore[arg-type]
     lambda x: (list(x), type(x)),
     lambda children, kind: kind(*children),
-    flatten_with_keys_fn=lambda x: (
-        list(zip(map(GetAttrKey, x._fields), x, strict=True)),
-        type(x),
-    ),
+    flatten_with_keys_fn=lambda x: (list(zip(map(GetAttrKey, x._fields), x, strict=True)), type(x)),
 )
 register_pytree_node(
     list,
@@ -401,10 +398,7 @@ register_pytree_node(
     defaultdict,
     lambda x: (list(x.values()), [x.default_factory, list(x)]),
     lambda children, context: defaultdict(context[0], zip(context[1], children, strict=True)),
-    flatten_with_keys_fn=lambda x: (
-        _dict_flatten_with_keys(x)[0],
-        [x.default_factory, list(x)],
-    ),
+    flatten_with_keys_fn=lambda x: (_dict_flatten_with_keys(x)[0], [x.default_factory, list(x)]),
 )
 register_pytree_node(
     deque,

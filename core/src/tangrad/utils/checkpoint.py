@@ -221,11 +221,7 @@ class CheckpointFunction(tangrad.autograd.Function):
                 "none of output has requires_grad=True, this checkpoint() is not necessary"
             )
         tangrad.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
-        return (
-            None,
-            None,
-            *(x.grad if isinstance(x, tangrad.Tensor) else None for x in detached),
-        )
+        return (None, None, *(x.grad if isinstance(x, tangrad.Tensor) else None for x in detached))
 
 
 def _metadata(x: Any) -> dict[str, Any]:

@@ -11,11 +11,7 @@ import tangrad
 from tangrad.utils._python_dispatch import TorchDispatchMode
 from tangrad.utils._pytree import tree_map
 
-__all__ = [
-    "CheckpointPolicy",
-    "SelectiveCheckpointContext",
-    "create_selective_checkpoint_contexts",
-]
+__all__ = ["CheckpointPolicy", "SelectiveCheckpointContext", "create_selective_checkpoint_contexts"]
 
 
 class CheckpointPolicy(enum.Enum):
@@ -87,8 +83,7 @@ class _Mode(TorchDispatchMode):
 
 
 def create_selective_checkpoint_contexts(
-    policy_fn_or_list: Callable[..., Any] | Sequence[Any],
-    allow_cache_entry_mutation: bool = False,
+    policy_fn_or_list: Callable[..., Any] | Sequence[Any], allow_cache_entry_mutation: bool = False
 ) -> tuple[Any, Any]:
     """Return the contexts that `checkpoint(context_fn=...)` wants, to keep some ops' results.
 

@@ -33,10 +33,7 @@ fill_ = op(
     "fill_(Tensor! self, Operand value) -> Tensor",
     check=_check_fill,
     reference=_filled,
-    vjp={
-        "self": lambda g: g.new_zeros(g.shape),
-        "value": lambda g: g.sum(),
-    },
+    vjp={"self": lambda g: g.new_zeros(g.shape), "value": lambda g: g.sum()},
     jvp=lambda self, value_t: (
         tangrad.zeros_like(self) if value_t is None else value_t.expand(self.shape)
     ),

@@ -207,13 +207,7 @@ def arange_step(
     errors=lambda s: [(s(-1), RuntimeError, "inconsistent with step sign")],
 )
 def arange_end(
-    end: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
+    end: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool, pin_memory: bool, out: Any
 ) -> Any:
     """Make a vector of 0, 1, ... below end."""
     return _arange(0, end, 1, dtype, layout, device, requires_grad, out)

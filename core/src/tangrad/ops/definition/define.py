@@ -14,11 +14,7 @@ from tangrad import _C
 from tangrad.dispatch.tracing import at_all_sizes
 from tangrad.ops.definition import folds, registry
 from tangrad.ops.definition.checking import check_definition
-from tangrad.ops.definition.definition import (
-    Definition,
-    ReductionDefinition,
-    result_type_of,
-)
+from tangrad.ops.definition.definition import Definition, ReductionDefinition, result_type_of
 from tangrad.ops.definition.fields import Examples, Forms, names_in
 from tangrad.ops.definition.pointwise import PointwiseDefinition
 from tangrad.ops.definition.return_types import structseq

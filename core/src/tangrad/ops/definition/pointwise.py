@@ -219,9 +219,7 @@ def _split(
 
 
 def _fused_gradient(
-    definition: PointwiseDefinition,
-    fused: Sequence[tuple[str, Any]],
-    missing: tuple[str, ...] = (),
+    definition: PointwiseDefinition, fused: Sequence[tuple[str, Any]], missing: tuple[str, ...] = ()
 ) -> tuple[Any, list[str]]:
     names = tuple(name for name, _ in fused)
     derivation = Derivation(definition, "gradient", names, missing)

@@ -326,12 +326,7 @@ def _lengths_of(lengths: Any, offsets: Any, data: Any, axis: int, unsafe: bool) 
             s(s.tensor(5, 2), name, offsets=s.values([0, 2, 2, 5], dtype="int64"), initial=2)
             for name in ("sum", "max", "prod")
         ),
-        s(
-            s.tensor(2, 3, 2),
-            "mean",
-            lengths=s.values([[1, 2], [0, 3]], dtype="int64"),
-            axis=1,
-        ),
+        s(s.tensor(2, 3, 2), "mean", lengths=s.values([[1, 2], [0, 3]], dtype="int64"), axis=1),
         s(s.tensor(5), "sum", lengths=s.values([2, 1], dtype="int64"), unsafe=True),
         s(s.tensor(0), "sum", lengths=s.values([0, 0], dtype="int64")),
     ],

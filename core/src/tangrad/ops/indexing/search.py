@@ -116,12 +116,7 @@ def _as_tensor(x: Any, like: Any) -> Any:
     ],
 )
 def searchsorted(
-    sorted_sequence: Any,
-    self: Any,
-    out_int32: bool,
-    right: bool,
-    side: str | None,
-    sorter: Any,
+    sorted_sequence: Any, self: Any, out_int32: bool, right: bool, side: str | None, sorter: Any
 ) -> Any:
     """Find where elements belong in sorted rows: the index of the first not less than each.
 

@@ -531,7 +531,7 @@ _linalg_ldl_solve = op(
             s(s.tensor(2, 2), s.values([1, 2], dtype="int32"), s.tensor(3, 1)),
             RuntimeError,
             "as many rows|same",
-        ),
+        )
     ],
     doc="Solve A X = B by the factors that `linalg.ldl_factor` gave for A.",
 )

@@ -260,9 +260,7 @@ def linalg_solve_triangular(self: Any, B: Any, upper: bool, left: bool, unitrian
         s(s.tensor(3, 2), regular(s, 3, 3)),
         s(s.tensor(2, 3, 1), regular(s, 3, 3), upper=False, transpose=True),
     ],
-    errors=lambda s: [
-        (s(s.tensor(3), s.tensor(3, 3)), RuntimeError, "at least 2"),
-    ],
+    errors=lambda s: [(s(s.tensor(3), s.tensor(3, 3)), RuntimeError, "at least 2")],
 )
 def triangular_solve(self: Any, A: Any, upper: bool, transpose: bool, unitriangular: bool) -> Any:
     """Solve A X = B (A^T X = B) for triangular A; `linalg.solve_triangular` is the newer name."""
@@ -384,10 +382,7 @@ cholesky_inverse = op(
     vjp={"self": _cholesky_inverse_vjp},
     jvp=_cholesky_inverse_jvp,
     batch="dims",
-    samples=lambda s: [
-        s(triangular(s, 3, 3)),
-        *wide_only(s, s(s.tensor(0, 0))),
-    ],
+    samples=lambda s: [s(triangular(s, 3, 3)), *wide_only(s, s(s.tensor(0, 0)))],
     errors=lambda s: [(s(s.tensor(3, 2)), RuntimeError, "square")],
     doc="""Invert A by its Cholesky factor: L of L L^H, or with `upper` U of U^H U.
 
@@ -442,11 +437,7 @@ def _lu_solve_samples(s: Any) -> list[Any]:
     namespace="linalg",
     samples=_lu_solve_samples,
     errors=lambda s: [
-        (
-            s(s.tensor(2, 2), s.values([1, 2], dtype="int64"), s.tensor(2, 1)),
-            RuntimeError,
-            "int32",
-        ),
+        (s(s.tensor(2, 2), s.values([1, 2], dtype="int64"), s.tensor(2, 1)), RuntimeError, "int32"),
         (
             s(s.tensor(2, 2), s.values([1, 2], dtype="int32"), s.tensor(3, 1)),
             RuntimeError,
@@ -480,15 +471,13 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> 
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
-    samples=lambda s: [
-        s(s.tensor(3, 2), regular(s, 3, 3), s.values([2, 3, 3], dtype="int32")),
-    ],
+    samples=lambda s: [s(s.tensor(3, 2), regular(s, 3, 3), s.values([2, 3, 3], dtype="int32"))],
     errors=lambda s: [
         (
             s(s.tensor(3, 1), s.tensor(2, 2), s.values([1, 2], dtype="int32")),
             RuntimeError,
             "Incompatible",
-        ),
+        )
     ],
 )
 def lu_solve(self: Any, LU_data: Any, LU_pivots: Any) -> Any:
@@ -541,9 +530,7 @@ def linalg_tensorinv(self: Any, ind: int) -> Any:
         s(_as_tensor(s, regular(s, 6, 6), 2, 3, 6), s.tensor(2, 3)),
         s(_as_tensor(s, regular(s, 6, 6), 2, 6, 3), s.tensor(2, 3), dims=(1,)),
     ],
-    errors=lambda s: [
-        (s(s.tensor(2, 3), s.tensor(2)), RuntimeError, "to satisfy|product"),
-    ],
+    errors=lambda s: [(s(s.tensor(2, 3), s.tensor(2)), RuntimeError, "to satisfy|product")],
 )
 def linalg_tensorsolve(self: Any, other: Any, dims: Any) -> Any:
     """Solve tensordot(A, X) = B for X.

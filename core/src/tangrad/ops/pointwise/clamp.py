@@ -21,7 +21,7 @@ maximum = pointwise(
     dtypes=REAL,
     samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
     errors=lambda s: [
-        (s(s.tensor(2, dtype="complex64"), s.tensor(2)), RuntimeError, "not implemented"),
+        (s(s.tensor(2, dtype="complex64"), s.tensor(2)), RuntimeError, "not implemented")
     ],
     doc="Compute the larger of two elements; NaN if either is. Equal ones share the gradient.",
 )
@@ -32,7 +32,7 @@ minimum = pointwise(
     dtypes=REAL,
     samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
     errors=lambda s: [
-        (s(s.tensor(2, dtype="complex64"), s.tensor(2)), RuntimeError, "not implemented"),
+        (s(s.tensor(2, dtype="complex64"), s.tensor(2)), RuntimeError, "not implemented")
     ],
     doc="Compute the smaller of two elements; NaN if either is. Equal ones share the gradient.",
 )

@@ -111,7 +111,7 @@ polar = pointwise(
     method=False,
     samples=lambda s: s.binary(0.25, 3, number=False) if s.dtype in _FULL else [],
     errors=lambda s: [
-        (s(s.tensor(2, dtype="int64"), s.tensor(2, dtype="int64")), RuntimeError, "both inputs"),
+        (s(s.tensor(2, dtype="int64"), s.tensor(2, dtype="int64")), RuntimeError, "both inputs")
     ],
     doc="Make complex numbers of their absolute values and angles; halves give complex64.",
 )

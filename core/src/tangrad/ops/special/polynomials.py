@@ -100,8 +100,7 @@ special_shifted_chebyshev_polynomial_w = pointwise(
 special_hermite_polynomial_h = pointwise(
     "special_hermite_polynomial_h(Operand x, Operand n) -> Tensor",
     **_polynomial(
-        "hermite_polynomial_h",
-        "Compute the physicist's Hermite polynomial; NaN beyond degree 512.",
+        "hermite_polynomial_h", "Compute the physicist's Hermite polynomial; NaN beyond degree 512."
     ),
 )
 

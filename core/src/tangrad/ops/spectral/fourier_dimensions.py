@@ -141,7 +141,7 @@ def _errors_n(s: Any) -> list[Any]:
 def _errors_two(s: Any) -> list[Any]:
     """As `_errors_n`, for transforms whose dimensions may not be None."""
     return [error for error in _errors_n(s) if None not in error[0].args[1:]] + [
-        (s(s.tensor(3)), IndexError, "Dimension out of range"),
+        (s(s.tensor(3)), IndexError, "Dimension out of range")
     ]
 
 

@@ -93,11 +93,7 @@ def _stft_errors(s: Any) -> list[Any]:
         (s(s.tensor(20), 4, 1, 5, **some), RuntimeError, "win_length"),
         (s(s.tensor(20), 5, 1, **some), RuntimeError, "1D window tensor"),
         (s(s.tensor(20), 4, **some, align_to_window=True), RuntimeError, "align_to_window"),
-        (
-            s(s.tensor(20, dtype="complex64"), 4, **some, onesided=True),
-            RuntimeError,
-            "onesided",
-        ),
+        (s(s.tensor(20, dtype="complex64"), 4, **some, onesided=True), RuntimeError, "onesided"),
     ]
 
 
@@ -163,9 +159,7 @@ def stft(
         f"expected a tensor of floating point or complex values, got {input.dtype}",
     )
     _require(
-        input.ndim in (1, 2),
-        name,
-        f"expected a 1D or 2D tensor, but got {tuple(input.shape)}",
+        input.ndim in (1, 2), name, f"expected a 1D or 2D tensor, but got {tuple(input.shape)}"
     )
     _require(n_fft > 0, name, f"expected 0 < n_fft, but got n_fft={n_fft}")
     _require(hop > 0, name, f"expected hop_length > 0, but got hop_length={hop}")
