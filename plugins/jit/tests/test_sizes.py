@@ -174,5 +174,5 @@ def test_what_serves_all_sizes_is_declared_by_the_function_and_not_by_its_name()
     source = "def infer_size(x):\n    return x.shape[0] // 2\n"
     code = compile(source, _OPS[0] + "own.py", "exec")
     assert counts_by_sizes(next(c for c in code.co_consts if hasattr(c, "co_code")))
-    movement = importlib.import_module("tangrad.ops.views.movement")
-    assert not counts_by_sizes(movement.infer_size.__code__)
+    geometry = importlib.import_module("tangrad.ops.views.geometry")
+    assert not counts_by_sizes(geometry.infer_size.__code__)

@@ -8,7 +8,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, op, overload
-from tangrad.ops.views.movement import Ints, batched_front
+from tangrad.ops.views.geometry import Ints, batched_front
 from tangrad.ops.views.slicing import slice_
 from tangrad.tensor.memory import suggested_format
 

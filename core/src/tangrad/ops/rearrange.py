@@ -9,7 +9,7 @@ from tangrad import _C
 from tangrad.dispatch.batching import looped
 from tangrad.ops.cat import cat
 from tangrad.ops.definition.define import composite, op, overload
-from tangrad.ops.views.movement import Ints, wrap_dim
+from tangrad.ops.views.geometry import Ints, wrap_dim
 from tangrad.ops.views.slicing import slice_
 from tangrad.tensor.ranges import require_fit
 
@@ -87,11 +87,7 @@ def flipud(self: Any) -> Any:
         s(s.tensor(2, 2), 4),
     ],
     errors=lambda s: [
-        (
-            s(s.tensor(2, 2), 1, (0, 0)),
-            RuntimeError,
-            "rotation dims to be different",
-        ),
+        (s(s.tensor(2, 2), 1, (0, 0)), RuntimeError, "rotation dims to be different"),
         (s(s.tensor(2)), RuntimeError, "total dims >= 2"),
         (s(s.tensor(2, 2), 1, (0, 2)), IndexError, "Dimension out of range"),
         (s(s.tensor(2, 2), 1, (0,)), RuntimeError, "total rotation dims"),

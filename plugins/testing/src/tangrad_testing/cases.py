@@ -57,7 +57,7 @@ def op_names() -> list[str]:
 
 
 # Modules of which every op draws numbers, those included that are given a seed as an argument.
-DRAWING = (".random.uniform_normal", ".random.bernoulli")
+DRAWING = (".random.uniform_normal", ".random.creation", ".random.bernoulli")
 
 
 def is_random(case: Case) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.creation.empty_full import allocate, finished, require_strided, written
 from tangrad.ops.definition.define import composite
-from tangrad.ops.views.movement import wrap_dim
+from tangrad.ops.views.geometry import wrap_dim
 from tangrad.ops.views.slicing import diagonal_backward
 from tangrad.tensor.construct import index_vector
 
@@ -137,11 +137,7 @@ def triu_indices(
 
 @composite(
     "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
-    samples=lambda s: [
-        s(s.tensor(3)),
-        s(s.tensor(2, 3), 1),
-        s(s.tensor(2, 2), -1, 0, 2),
-    ],
+    samples=lambda s: [s(s.tensor(3)), s(s.tensor(2, 3), 1), s(s.tensor(2, 2), -1, 0, 2)],
     errors=lambda s: [
         (s(s.tensor(2), 0, 1, 1), RuntimeError, "identical"),
         (s(s.tensor(2), 0, 0, 3), IndexError, "Dimension out of range"),

@@ -8,7 +8,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import at_all_sizes, composite
-from tangrad.ops.views.movement import Ints, contiguous_stride
+from tangrad.ops.views.geometry import Ints, contiguous_stride
 from tangrad.tensor import memory
 
 

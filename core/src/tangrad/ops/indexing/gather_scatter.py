@@ -7,7 +7,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.definition.define import composite, op, overload
 from tangrad.ops.indexing.index import check_exact, require_integer_index
-from tangrad.ops.views.movement import batched_front
+from tangrad.ops.views.geometry import batched_front
 from tangrad.tensor.ranges import require_fit
 
 
@@ -420,7 +420,7 @@ scatter_add = op(
             s(s.tensor(3), 0, s.integers(3, 4, 1), s.tensor(1)),
             (RuntimeError, IndexError),
             "out of bounds",
-        ),
+        )
     ],
     doc="Add src along one dimension: self[index[i][j]][j] += src[i][j] for dim 0.",
 )

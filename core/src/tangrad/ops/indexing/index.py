@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
-from tangrad.dispatch.batching import looped
 from tangrad.ops.definition.define import composite, op
-from tangrad.ops.views.movement import Ints, batched_front, numel_of
+from tangrad.ops.views.geometry import Ints, batched_front, numel_of
 from tangrad.tensor.indexing import lower_indices, warn_of_bytes
 
 
@@ -521,7 +520,7 @@ def take(self: Any, index: Any) -> Any:
         s(s.tensor(2, 3), s.integers(0, 6, 4)),
     ],
     errors=lambda s: [
-        (s(s.tensor(2, 3), s.integers(0, 2, 2), 1), RuntimeError, "same number of dimensions"),
+        (s(s.tensor(2, 3), s.integers(0, 2, 2), 1), RuntimeError, "same number of dimensions")
     ],
 )
 def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
@@ -544,7 +543,7 @@ def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     return self.expand(wide).gather(dim, indices.expand(places))
 
 
-# Tables ------------------------------------------------------------------------------------------
+# A table of one and zero -------------------------------------------------------------------------
 
 
 @composite(
@@ -582,72 +581,3 @@ def one_hot(self: Any, num_classes: int) -> Any:
         raise RuntimeError(f"num_classes should be positive, got {num_classes}")
     zeros = self.new_zeros((*self.shape, num_classes))
     return zeros.scatter(-1, self.unsqueeze(-1), 1)
-
-
-def _check_bincount(self: Any, weights: Any, minlength: int) -> None:
-    if len(self.shape) != 1:
-        raise RuntimeError(
-            f"bincount only supports 1-d non-negative integral inputs, got {list(self.shape)}"
-        )
-    if self.dtype.is_floating_point or self.dtype.is_complex:
-        raise NotImplementedError(f'"bincount" not implemented for {self.dtype}')
-    if minlength < 0:
-        raise RuntimeError(f"minlength should be >= 0, got {minlength}")
-    if weights is not None and tuple(weights.shape) != tuple(self.shape):
-        raise RuntimeError(
-            "weights should be 1-d and have the same length as input, got "
-            f"{list(weights.shape)} for {list(self.shape)}"
-        )
-
-
-def _bincount_dtype(weights: Any) -> str:
-    if weights is None:
-        return "int64"
-    return "float32" if str(weights.dtype).endswith(".float32") else "float64"
-
-
-def _bincount_reference(np: Any, self: Any, weights: Any, minlength: int) -> Any:
-    if self.size and self.min() < 0:
-        raise RuntimeError(
-            f"bincount only supports 1-d non-negative integral inputs, got the value {self.min()}"
-        )
-    return np.bincount(self.astype(np.int64), weights, minlength)
-
-
-def _bincount_batch(size: int, dims: Any, *args: Any) -> Any:
-    """Count sample by sample; the counts must be equally many, as `minlength` can make them."""
-    return looped(bincount, size, dims, args)
-
-
-bincount = op(
-    "bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor",
-    check=_check_bincount,
-    shape=None,
-    shape_depends_on_data=True,
-    dtype=_bincount_dtype,
-    reference=_bincount_reference,
-    vjp={
-        "weights": lambda g, self, weights_meta: g.index_select(0, self.to(tangrad.int64)).to(
-            weights_meta.dtype
-        )
-    },
-    linear=("weights",),
-    batch=_bincount_batch,
-    samples=lambda s: [
-        s(s.integers(0, 4, 6)),
-        s(s.integers(0, 4, 6), minlength=8),
-        s(s.integers(0, 4, 3), s.tensor(3, dtype="float32")),
-        s(s.integers(0, 4, 0)),
-    ],
-    errors=lambda s: [
-        (s(s.integers(-2, -1, 3)), RuntimeError, "non-negative"),
-        (s(s.integers(0, 1, 2, 2)), RuntimeError, "1-d"),
-        (s(s.integers(0, 1, 2), None, -1), RuntimeError, "minlength"),
-    ],
-    doc="""Count how often each number occurs in a vector of non-negative integers.
-
-    Args:
-        weights: what an occurrence counts, instead of one.
-        minlength: the least length of the result.
-    """,
-)

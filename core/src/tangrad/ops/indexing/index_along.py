@@ -15,7 +15,7 @@ from tangrad.ops.indexing.gather_scatter import (
     vector_front,
 )
 from tangrad.ops.indexing.index import check_exact, check_range, require_integer_index
-from tangrad.ops.views.movement import Ints, batched_front
+from tangrad.ops.views.geometry import Ints, batched_front
 from tangrad.tensor.ranges import require_fit
 
 

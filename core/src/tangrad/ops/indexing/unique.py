@@ -6,7 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, op
-from tangrad.ops.views.movement import numel_of
+from tangrad.ops.views.geometry import numel_of
 
 
 def _check_distinct(self: Any, dim: int | None) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, op
-from tangrad.ops.views.movement import batched_front, numel_of
+from tangrad.ops.views.geometry import batched_front, numel_of
 from tangrad.tensor.ranges import require_fit
 
 
@@ -210,10 +210,7 @@ dot = op(
     shape=lambda: (),
     reference=lambda np, self, tensor: product_of(np, self, tensor),
     decompose=lambda self, tensor: self.unsqueeze(0).mm(tensor.unsqueeze(1)).reshape(()),
-    vjp={
-        "self": lambda g, tensor: g * tensor.conj(),
-        "tensor": lambda g, self: g * self.conj(),
-    },
+    vjp={"self": lambda g, tensor: g * tensor.conj(), "tensor": lambda g, self: g * self.conj()},
     linear=("self", "tensor"),
     batch=lambda size, dims, self, tensor: (
         (batched_front(self, dims[0], size) * batched_front(tensor, dims[1], size)).sum(1),
@@ -383,7 +380,7 @@ def _require_batches(name: str, batch1: Any, batch2: Any) -> None:
             s(s.tensor(3), s.tensor(2, 2, 3), s.tensor(2, 3, 4)),
             RuntimeError,
             "must match|expanded size",
-        ),
+        )
     ],
 )
 def baddbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
@@ -546,80 +543,3 @@ def _scaled_sum(name: str, self: Any, product: Any, beta: Any, alpha: Any) -> An
         return product if alpha == 1 else product * alpha
     # One sum with a factor rounds once, which matters for halves.
     return tangrad.add(added if beta == 1 else added * beta, product, alpha=alpha)
-
-
-# Traces ------------------------------------------------------------------------------------------
-
-
-@composite(
-    "trace(Tensor self) -> Tensor",
-    samples=lambda s: [s(s.tensor(3, 3)), s(s.tensor(2, 4)), s(s.tensor(0, 2))],
-    errors=lambda s: [(s(s.tensor(3)), RuntimeError, "expected a matrix")],
-)
-def trace(self: Any) -> Any:
-    """Sum the diagonal of a matrix."""
-    if self.ndim != 2:
-        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.ndim}")
-    return self.diagonal().sum()
-
-
-def _contracted_dims(a: Any, b: Any, dims: Any) -> tuple[list[int], list[int]]:
-    if isinstance(dims, int):
-        if dims < 0 or dims > min(a.ndim, b.ndim):
-            raise RuntimeError(f"tensordot expects 0 <= dims <= ndim, but got dims={dims}")
-        return list(range(a.ndim - dims, a.ndim)), list(range(dims))
-    if hasattr(dims, "tolist"):
-        dims = dims.tolist()
-    if not isinstance(dims, (tuple, list)) or len(dims) != 2:
-        raise RuntimeError(
-            "tensordot expects dims to be an int, or two lists of dimensions, one of each tensor, "
-            f"got {dims!r}"
-        )
-    ours, theirs = ([d] if isinstance(d, int) else list(d) for d in dims)
-    if len(ours) != len(theirs):
-        raise RuntimeError("both dimension lists should have same length")
-    return [d % a.ndim for d in ours], [d % b.ndim for d in theirs]
-
-
-@composite(
-    "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    dtypes="integral floating complex",
-    method=False,
-    samples=lambda s: [
-        s(s.tensor(2, 3, 2), s.tensor(3, 2, 2)),
-        s(s.tensor(2, 3), s.tensor(2, 3), ([0], [0])),
-        s(s.tensor(2), s.tensor(3), 0),
-        s(s.tensor(1, 3), s.tensor(3, 2), ([0, 1], [1, 0])),
-    ],
-    errors=lambda s: [
-        (s(s.tensor(2, 3), s.tensor(2, 3), 1), RuntimeError, "contracted dimensions"),
-    ],
-)
-def tensordot(a: Any, b: Any, dims: Any) -> Any:
-    """Sum the products of two tensors over pairs of dimensions.
-
-    Args:
-        dims: a number n (the last n of `a` with the first n of `b`) or two lists.
-    """
-    ours, theirs = _contracted_dims(a, b, dims)
-    for i, j in zip(ours, theirs, strict=True):
-        if a.shape[i] == 1:
-            b = b.sum(j, keepdim=True, dtype=b.dtype)
-        elif b.shape[j] == 1:
-            a = a.sum(i, keepdim=True, dtype=a.dtype)
-        if a.shape[i] != b.shape[j]:
-            raise RuntimeError(
-                f"contracted dimensions need to match, but first has size {a.shape[i]} in dim {i} "
-                f"and second has size {b.shape[j]} in dim {j}"
-            )
-    free_a = [d for d in range(a.ndim) if d not in ours]
-    free_b = [d for d in range(b.ndim) if d not in theirs]
-    summed = numel_of([a.shape[d] for d in ours])
-    rows = a.permute((*free_a, *ours)).reshape((numel_of([a.shape[d] for d in free_a]), summed))
-    columns = b.permute((*theirs, *free_b)).reshape(
-        (summed, numel_of([b.shape[d] for d in free_b]))
-    )
-    shape = (*(a.shape[d] for d in free_a), *(b.shape[d] for d in free_b))
-    return rows.mm(columns).reshape(shape)

@@ -9,7 +9,7 @@ import tangrad
 from tangrad import ops
 from tangrad.ops.definition.define import composite, op, pointwise
 from tangrad.ops.reduction.moments import p_norm
-from tangrad.ops.views.movement import batched_front
+from tangrad.ops.views.geometry import batched_front
 
 
 def _norm(x: Any, p: Any, dim: Any, keepdim: bool = False) -> Any:
@@ -386,9 +386,7 @@ def difference_plus(x1: Any, x2: Any, eps: float) -> Any:
         s(s.tensor(4), s.tensor(3, 4), float("inf"), keepdim=True),
         s(s.tensor(4), s.tensor(4), eps=0.5),
     ],
-    errors=lambda s: [
-        (s(s.tensor(2, 2), s.tensor(3, 3)), RuntimeError, "must match"),
-    ],
+    errors=lambda s: [(s(s.tensor(2, 2), s.tensor(3, 3)), RuntimeError, "must match")],
 )
 def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> Any:
     """Compute the p-norm of x1 - x2 + eps over the last dimension."""

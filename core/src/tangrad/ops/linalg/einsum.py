@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from tangrad.ops.definition.define import composite
-from tangrad.ops.views.movement import numel_of
+from tangrad.ops.views.geometry import numel_of
 
 #
 # Every operand becomes a tensor whose dimensions are labels in one common order (absent ones
@@ -188,3 +188,77 @@ def einsum(equation: str, operands: Sequence[Any]) -> Any:
     left = tuple(d for d in range(len(output), len(order)) if alone or result.shape[d] != 1)
     result = result.sum(left, keepdim=True) if left else result
     return result.reshape(tuple(result.shape)[: len(output)])
+
+
+@composite(
+    "trace(Tensor self) -> Tensor",
+    samples=lambda s: [s(s.tensor(3, 3)), s(s.tensor(2, 4)), s(s.tensor(0, 2))],
+    errors=lambda s: [(s(s.tensor(3)), RuntimeError, "expected a matrix")],
+)
+def trace(self: Any) -> Any:
+    """Sum the diagonal of a matrix."""
+    if self.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.ndim}")
+    return self.diagonal().sum()
+
+
+def _contracted_dims(a: Any, b: Any, dims: Any) -> tuple[list[int], list[int]]:
+    if isinstance(dims, int):
+        if dims < 0 or dims > min(a.ndim, b.ndim):
+            raise RuntimeError(f"tensordot expects 0 <= dims <= ndim, but got dims={dims}")
+        return list(range(a.ndim - dims, a.ndim)), list(range(dims))
+    if hasattr(dims, "tolist"):
+        dims = dims.tolist()
+    if not isinstance(dims, (tuple, list)) or len(dims) != 2:
+        raise RuntimeError(
+            "tensordot expects dims to be an int, or two lists of dimensions, one of each tensor, "
+            f"got {dims!r}"
+        )
+    ours, theirs = ([d] if isinstance(d, int) else list(d) for d in dims)
+    if len(ours) != len(theirs):
+        raise RuntimeError("both dimension lists should have same length")
+    return [d % a.ndim for d in ours], [d % b.ndim for d in theirs]
+
+
+@composite(
+    "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
+    strict_out_dtype=True,
+    out=True,
+    dtypes="integral floating complex",
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(2, 3, 2), s.tensor(3, 2, 2)),
+        s(s.tensor(2, 3), s.tensor(2, 3), ([0], [0])),
+        s(s.tensor(2), s.tensor(3), 0),
+        s(s.tensor(1, 3), s.tensor(3, 2), ([0, 1], [1, 0])),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, 3), s.tensor(2, 3), 1), RuntimeError, "contracted dimensions")
+    ],
+)
+def tensordot(a: Any, b: Any, dims: Any) -> Any:
+    """Sum the products of two tensors over pairs of dimensions.
+
+    Args:
+        dims: a number n (the last n of `a` with the first n of `b`) or two lists.
+    """
+    ours, theirs = _contracted_dims(a, b, dims)
+    for i, j in zip(ours, theirs, strict=True):
+        if a.shape[i] == 1:
+            b = b.sum(j, keepdim=True, dtype=b.dtype)
+        elif b.shape[j] == 1:
+            a = a.sum(i, keepdim=True, dtype=a.dtype)
+        if a.shape[i] != b.shape[j]:
+            raise RuntimeError(
+                f"contracted dimensions need to match, but first has size {a.shape[i]} in dim {i} "
+                f"and second has size {b.shape[j]} in dim {j}"
+            )
+    free_a = [d for d in range(a.ndim) if d not in ours]
+    free_b = [d for d in range(b.ndim) if d not in theirs]
+    summed = numel_of([a.shape[d] for d in ours])
+    rows = a.permute((*free_a, *ours)).reshape((numel_of([a.shape[d] for d in free_a]), summed))
+    columns = b.permute((*theirs, *free_b)).reshape(
+        (summed, numel_of([b.shape[d] for d in free_b]))
+    )
+    shape = (*(a.shape[d] for d in free_a), *(b.shape[d] for d in free_b))
+    return rows.mm(columns).reshape(shape)

@@ -9,7 +9,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.cat import promoted
 from tangrad.ops.definition.define import composite, op
-from tangrad.ops.views.movement import batched_front
+from tangrad.ops.views.geometry import batched_front
 
 
 def _padded(shape: Sequence[int], ndim: int) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from tangrad import ops
 from tangrad.ops.definition.define import composite
 from tangrad.ops.linalg.matrix_checks import check_floating, check_matrix, regular, wide_only
 from tangrad.ops.reduction.moments import p_norm
-from tangrad.ops.views.movement import wrap_dim
+from tangrad.ops.views.geometry import wrap_dim
 
 WIDE = "floating complex"
 _INFINITY = float("inf")

@@ -14,7 +14,7 @@ from tangrad.ops.linalg.matrix_checks import (
     real_of,
     wide_only,
 )
-from tangrad.ops.views.movement import batched_front
+from tangrad.ops.views.geometry import batched_front
 
 WIDE = "floating complex"
 
@@ -352,7 +352,7 @@ ormqr = op(
         ),
     ],
     errors=lambda s: [
-        (s(s.tensor(3, 2), s.tensor(2), s.tensor(2, 2)), RuntimeError, "must be equal"),
+        (s(s.tensor(3, 2), s.tensor(2), s.tensor(2, 2)), RuntimeError, "must be equal")
     ],
     doc="""Multiply a matrix by Q = H_1 ... H_k, given by its reflections.
 

@@ -165,7 +165,7 @@ rsub = pointwise(
     beyond="wrapped narrow",
     samples=lambda s: [*s.binary(), s(s.tensor(3), s.tensor(2, 1), alpha=2)],
     errors=lambda s: [
-        (s(s.mask(2), s.mask(2)), RuntimeError, "with two bool tensors is not supported"),
+        (s(s.mask(2), s.mask(2)), RuntimeError, "with two bool tensors is not supported")
     ],
     doc="Subtract `alpha * self` from `other`: subtraction with the operands exchanged.",
 )
@@ -243,7 +243,7 @@ div_rounded = pointwise(
         s(s.tensor(3), 2, rounding_mode="floor"),
     ],
     errors=lambda s: [
-        (s(s.tensor(3), s.tensor(3), rounding_mode="up"), RuntimeError, "rounding_mode"),
+        (s(s.tensor(3), s.tensor(3), rounding_mode="up"), RuntimeError, "rounding_mode")
     ],
 )
 def div_by_mode(self: Any, other: Any, rounding_mode: str) -> Any:
@@ -538,17 +538,6 @@ sgn = pointwise(
     doc="Compute the sign: for complex numbers `self / abs(self)`, zero at zero.",
 )
 
-copysign = pointwise(
-    "copysign(Tensor self, Operand other) -> Tensor",
-    "copysign(self, other)",
-    promote="float",
-    dtypes="floating",
-    beyond="wrapped",
-    inplace=True,
-    samples=lambda s: [*s.binary(), s(s.values([0.0, -0.0, 1.5]), -1.0)],
-    doc="Give `self` the sign of `other`, the sign of zero and NaN included.",
-)
-
 
 # Fused forms
 
@@ -603,31 +592,7 @@ addcdiv = pointwise(
         s(s.tensor(3, 4), s.tensor(4), s.tensor(3, 1, nonzero=True), value=2),
     ],
     errors=lambda s: [
-        (s(*[s.tensor(2, dtype="int64", nonzero=True)] * 3), RuntimeError, "addcdiv"),
+        (s(*[s.tensor(2, dtype="int64", nonzero=True)] * 3), RuntimeError, "addcdiv")
     ],
     doc="Add a quotient: `self + value * tensor1 / tensor2`.",
-)
-
-
-def _check_step(self: Any, values: Any) -> None:
-    if self.dtype != values.dtype:
-        raise RuntimeError(
-            "heaviside is not yet implemented for tensors with different dtypes: got "
-            f"{self.dtype} and {values.dtype}; convert one with .to(dtype)"
-        )
-
-
-_STEPS = "none: a step function, as in PyTorch"
-
-heaviside = pointwise(
-    "heaviside(Tensor self, Tensor values) -> Tensor",
-    "where(self == 0, values, where(self > 0, 1, 0))",
-    check=_check_step,
-    dtypes=REAL,
-    strict_out_dtype=True,
-    vjp={"self": _STEPS, "values": _STEPS},
-    inplace=True,
-    samples=lambda s: [s(s.tensor(3, 4), s.tensor(4)), s(s.values([0, 1, 0]), s.tensor())],
-    errors=lambda s: [(s(s.tensor(2), s.integers(0, 2, 2)), RuntimeError, "different dtypes")],
-    doc="Compute the step function: 0 below zero and of NaN, 1 above, `values` at zero.",
 )

@@ -10,9 +10,7 @@ REAL = "bool integral floating"
 
 
 def _complex_error(name: str) -> Any:
-    return lambda s: [
-        (s(s.tensor(2, dtype="complex64"), s.tensor(2)), RuntimeError, name),
-    ]
+    return lambda s: [(s(s.tensor(2, dtype="complex64"), s.tensor(2)), RuntimeError, name)]
 
 
 eq = pointwise(
@@ -178,3 +176,27 @@ def equal(self: Any, other: Any) -> bool:
     if self.numel() > 4096 and self.shape[0] >= 16 and not (self[0] == other[0]).all().item():
         return False
     return bool((self == other).all())
+
+
+def _check_step(self: Any, values: Any) -> None:
+    if self.dtype != values.dtype:
+        raise RuntimeError(
+            "heaviside is not yet implemented for tensors with different dtypes: got "
+            f"{self.dtype} and {values.dtype}; convert one with .to(dtype)"
+        )
+
+
+_STEPS = "none: a step function, as in PyTorch"
+
+heaviside = pointwise(
+    "heaviside(Tensor self, Tensor values) -> Tensor",
+    "where(self == 0, values, where(self > 0, 1, 0))",
+    check=_check_step,
+    dtypes=REAL,
+    strict_out_dtype=True,
+    vjp={"self": _STEPS, "values": _STEPS},
+    inplace=True,
+    samples=lambda s: [s(s.tensor(3, 4), s.tensor(4)), s(s.values([0, 1, 0]), s.tensor())],
+    errors=lambda s: [(s(s.tensor(2), s.integers(0, 2, 2)), RuntimeError, "different dtypes")],
+    doc="Compute the step function: 0 below zero and of NaN, 1 above, `values` at zero.",
+)

@@ -7,6 +7,17 @@ from typing import Any
 import tangrad
 from tangrad.ops.definition.define import composite, pointwise
 
+copysign = pointwise(
+    "copysign(Tensor self, Operand other) -> Tensor",
+    "copysign(self, other)",
+    promote="float",
+    dtypes="floating",
+    beyond="wrapped",
+    inplace=True,
+    samples=lambda s: [*s.binary(), s(s.values([0.0, -0.0, 1.5]), -1.0)],
+    doc="Give `self` the sign of `other`, the sign of zero and NaN included.",
+)
+
 ldexp_elements = pointwise(
     "ldexp_elements(Tensor self, Tensor other) -> Tensor",
     "self * exp2(other)",

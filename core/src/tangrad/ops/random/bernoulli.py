@@ -9,7 +9,7 @@ from tangrad import _C
 from tangrad.ops.definition.define import at_all_sizes, composite, op, overload, pointwise
 from tangrad.ops.random import sequential as random_sequential
 from tangrad.ops.random.uniform_normal import require_floating, width_of, words_of
-from tangrad.ops.views.movement import numel_of
+from tangrad.ops.views.geometry import numel_of
 from tangrad.random import philox
 
 
@@ -112,9 +112,7 @@ dropout_mask_scale = pointwise(
     "where(philox_uniform(seed, offset) >= p, self * (1 / (1 - p)), self * 0)",
     batch=None,
     dtypes="floating complex",
-    partials={
-        "self": "where(philox_uniform(seed, offset) >= p, (1 / (1 - p)), 0)",
-    },
+    partials={"self": "where(philox_uniform(seed, offset) >= p, (1 / (1 - p)), 0)"},
     function=False,
     method=False,
     samples=lambda s: [s(s.tensor(2, 3), 0.5, 7, 0), s(s.tensor(4), 0.25, 7, 3)],

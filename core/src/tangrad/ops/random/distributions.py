@@ -9,7 +9,7 @@ import tangrad
 from tangrad.ops.definition.define import composite, op
 from tangrad.ops.random import sequential as random_sequential
 from tangrad.ops.random.gamma import rejection, words_for_tries
-from tangrad.ops.views.movement import dtype_name, numel_of
+from tangrad.ops.views.geometry import dtype_name, numel_of
 from tangrad.random import philox
 
 _WIDE = ("float64", "int32", "uint32", "int64", "uint64")
@@ -296,7 +296,7 @@ _binomial = op(
         s(s.values([[4.0], [200.0]]), s.values([0.5, 0.25, 1.0])),
     ],
     errors=lambda s: [
-        (s(s.tensor(2, dtype="int64"), s.values([0.5, 0.5])), ValueError, "floating-point"),
+        (s(s.tensor(2, dtype="int64"), s.values([0.5, 0.5])), ValueError, "floating-point")
     ],
 )
 def binomial(count: Any, prob: Any, generator: Any) -> Any:

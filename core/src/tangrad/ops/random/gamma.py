@@ -11,7 +11,7 @@ from typing import Any
 
 from tangrad.ops.definition.define import op
 from tangrad.ops.random import sequential as random_sequential
-from tangrad.ops.views.movement import numel_of
+from tangrad.ops.views.geometry import numel_of
 from tangrad.random import philox
 
 # Marsaglia and Tsang's method accepts 19 numbers of 20: after so many none is left.

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 import tangrad
-from tangrad.ops.views.movement import dtype_name, numel_of
+from tangrad.ops.views.geometry import dtype_name, numel_of
 from tangrad.random import rejection
 from tangrad.random.generator import Generator, get_default_generator
 

@@ -1,4 +1,4 @@
-"""Define the ops that draw random numbers.
+"""Define the ops that fill tensors with random numbers.
 
 All numbers are functions of (seed, offset, position), see `tangrad.random.philox`: the core
 draws seed and offset from a generator once per call, and every device computes the same bits.
@@ -14,8 +14,7 @@ import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import composite, op, overload
 from tangrad.ops.random import sequential as random_sequential
-from tangrad.ops.refusal import refuse_values
-from tangrad.ops.views.movement import Ints, dtype_name, numel_of
+from tangrad.ops.views.geometry import dtype_name, numel_of
 from tangrad.random import philox
 
 
@@ -56,9 +55,6 @@ def width_of(self: Any) -> str:
 def require_floating(name: str, self: Any) -> None:
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         raise NotImplementedError(f'"{name}" not implemented for {self.dtype}')
-
-
-# In place --------------------------------------------------------------------------------------
 
 
 @cache
@@ -169,7 +165,7 @@ exponential_ = op(
     doc="Overwrite a tensor by exponentially distributed numbers of rate lambd.",
 )
 
-_EXACT_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+EXACT_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 _INTEGER_ENDS = {
     "bool": 2,
     "uint8": 2**8,
@@ -188,8 +184,8 @@ def _random_end(self: Any, to: int | None) -> int:
     if to is not None:
         return to
     name = dtype_name(self.dtype)
-    if name in _EXACT_BITS:
-        return int(2 ** _EXACT_BITS[name] + 1)
+    if name in EXACT_BITS:
+        return int(2 ** EXACT_BITS[name] + 1)
     if name not in _INTEGER_ENDS:
         raise RuntimeError(f'"random_" not implemented for {self.dtype}')
     # An end is an int64 itself: the greatest of them is not drawn.
@@ -197,7 +193,7 @@ def _random_end(self: Any, to: int | None) -> int:
 
 
 # Beyond these a draw cannot be stored; wider floating-point numbers hold any int64.
-_BOUNDS = {
+BOUNDS = {
     **{k: (0 if k in ("bool", "uint8") else -end, end - 1) for k, end in _INTEGER_ENDS.items()},
     "uint16": (0, 2**16 - 1),
     "uint32": (0, 2**32 - 1),
@@ -212,8 +208,8 @@ def _check_random(self: Any, from_: int, to: int | None) -> None:
             f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={end}"
         )
     kind = dtype_name(self.dtype)
-    least, greatest = _BOUNDS.get(kind, (-(2**63), 2**63))
-    exact = _EXACT_BITS.get(kind, 64)
+    least, greatest = BOUNDS.get(kind, (-(2**63), 2**63))
+    exact = EXACT_BITS.get(kind, 64)
     for name, bound in (("from", from_), ("to - 1", end - 1)):
         if not least <= bound <= greatest:
             raise RuntimeError(f"random_: {name} is out of bounds for {self.dtype}: {bound}")
@@ -309,371 +305,3 @@ random_ = overload(
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3), 5), s(s.tensor(4), 1, 3)],
     doc="Overwrite a tensor by random integers; one argument alone is where they end.",
 )
-
-
-# Creation --------------------------------------------------------------------------------------
-
-
-@composite(
-    "rand(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
-    " Tensor? out=None) -> Tensor",
-    twin="rand",
-    random=True,
-    dtypes="floating",
-    samples=lambda s: [s((2, 3)), s(())],
-    errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
-)
-def rand(
-    size: Ints,
-    generator: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
-    """Draw a tensor of numbers uniform on [0, 1)."""
-    drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
-    drawn = drawn.uniform_(generator=generator)
-    return drawn.requires_grad_() if requires_grad else drawn
-
-
-@composite(
-    "randn(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
-    " Tensor? out=None) -> Tensor",
-    twin="randn",
-    random=True,
-    samples=lambda s: [s((2, 3)), s(())],
-    errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
-)
-def randn(
-    size: Ints,
-    generator: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
-    """Draw a tensor of standard normal numbers."""
-    drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
-    drawn = drawn.normal_(generator=generator)
-    return drawn.requires_grad_() if requires_grad else drawn
-
-
-@composite(
-    "randint_between(int low, int high, int[] size, *, generator? generator=None,"
-    " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False, Tensor? out=None) -> Tensor",
-    twin="randint_between",
-    random=True,
-    function=False,
-    samples=lambda s: [s(0, 5, (2, 3)), s(-3, 3, (4,))],
-    oracle="randint",
-    errors=lambda s: [(s(2, 2, (1,)), RuntimeError, "less than")],
-)
-def randint_between(
-    low: int,
-    high: int,
-    size: Ints,
-    generator: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
-    """Draw a tensor of integers uniform on [low, high)."""
-    dtype = tangrad.int64 if dtype is None and out is None else dtype
-    drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
-    drawn = drawn.random_(low, high, generator=generator)
-    return drawn.requires_grad_() if requires_grad else drawn
-
-
-@composite(
-    "randint_below(int high, int[] size, *, generator? generator=None, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False, Tensor? out=None) -> Tensor",
-    twin="randint_below",
-    random=True,
-    function=False,
-    samples=lambda s: [s(5, (2, 3)), s(1, (4,))],
-    oracle="randint",
-)
-def randint_below(
-    high: int,
-    size: Ints,
-    generator: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
-    """Draw a tensor of integers uniform on [0, high)."""
-    return randint_between(
-        0,
-        high,
-        size,
-        generator=generator,
-        dtype=dtype,
-        device=device,
-        requires_grad=requires_grad,
-        out=out,
-    )
-
-
-randint = overload("randint", "randint_between", "randint_below")
-
-_permutation_of = op(
-    "_permutation_of(Tensor! self, *, generator? generator=None) -> Tensor",
-    random=True,
-    sequential=random_sequential.permutation,
-    words=lambda self: philox.words_for("randperm", self.shape[0]),
-    reference=lambda np, self, seed, offset: philox.randperm(seed, offset, self.shape[0]).astype(
-        self.dtype
-    ),
-    vjp="none: integer output",
-    batch=None,
-    function=False,
-    method=False,
-    samples=lambda s: [s(s.integers(0, 5, 5))],
-    doc="Overwrite a vector by a random permutation of its positions.",
-)
-
-
-def _check_permutation(n: int, dtype: Any) -> None:
-    name = dtype_name(dtype)
-    most = 2 ** _EXACT_BITS[name] if name in _EXACT_BITS else _BOUNDS.get(name, (0, n))[1]
-    most += 1
-    if n > most:
-        raise RuntimeError(f"n cannot be greater than {most} for {dtype}, got {n}: overflow")
-
-
-@composite(
-    "randperm(int n, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
-    " Tensor? out=None) -> Tensor",
-    random=True,
-    samples=lambda s: [s(5), s(0), s(1)],
-    errors=lambda s: [(s(-1), RuntimeError, "n must be non-negative")],
-)
-def randperm(
-    n: int,
-    generator: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
-    """Draw a permutation of the integers from 0 to n - 1."""
-    if n < 0:
-        raise RuntimeError(f"n must be non-negative, got {n}")
-    dtype = tangrad.int64 if dtype is None and out is None else dtype
-    _check_permutation(n, dtype if out is None else out.dtype)
-    empty = tangrad.empty((n,), dtype=dtype, device=device, out=out)
-    drawn = _permutation_of(empty, generator=generator)
-    return drawn.requires_grad_() if requires_grad else drawn
-
-
-@composite(
-    "rand_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
-    " generator? generator=None) -> Tensor",
-    random=True,
-    dtypes="floating",
-    method=False,
-    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
-)
-def rand_like(
-    input: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    memory_format: Any,
-    generator: Any,
-) -> Any:
-    """Draw numbers uniform on [0, 1) in the shape, dtype and device of a tensor."""
-    drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
-    drawn = drawn.uniform_(generator=generator)
-    return drawn.requires_grad_() if requires_grad else drawn
-
-
-@composite(
-    "randn_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
-    " generator? generator=None) -> Tensor",
-    random=True,
-    dtypes="floating",
-    method=False,
-    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
-)
-def randn_like(
-    input: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    memory_format: Any,
-    generator: Any,
-) -> Any:
-    """Draw standard normal numbers in the shape, dtype and device of a tensor."""
-    drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
-    drawn = drawn.normal_(generator=generator)
-    return drawn.requires_grad_() if requires_grad else drawn
-
-
-@composite(
-    "randint_like(Tensor input, int low, int? high=None, *, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False, memory_format? memory_format=None, generator? generator=None)"
-    " -> Tensor",
-    random=True,
-    method=False,
-    samples=lambda s: [s(s.tensor(2, 3), 5), s(s.tensor(4), -2, 3)],
-)
-def randint_like(
-    input: Any,
-    low: int,
-    high: int | None,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    memory_format: Any,
-    generator: Any,
-) -> Any:
-    """Draw integers uniform on [low, high) in the shape, dtype and device of a tensor.
-
-    One number alone is `high`, and `low` is 0.
-    """
-    low, high = (0, low) if high is None else (low, high)
-    drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
-    drawn = drawn.random_(low, high, generator=generator)
-    return drawn.requires_grad_() if requires_grad else drawn
-
-
-@composite(
-    "normal(any mean, any std=1.0, int[]? size=None, *, generator? generator=None,"
-    " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False) -> Tensor",
-    out=True,
-    random=True,
-    dtypes="floating",
-    samples=lambda s: [
-        s(0.0, 1.0, (2, 3)),
-        s(s.tensor(3), 1.0),
-        s(0.0, s.tensor(3, low=0)),
-        s(s.tensor(3), s.tensor(2, 1, low=0)),
-    ],
-    errors=lambda s: [(s(0.0, -1.0, (2,)), RuntimeError, "std >= 0")],
-)
-def normal(
-    mean: Any,
-    std: Any,
-    size: Any,
-    generator: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
-    """Draw normally distributed numbers.
-
-    Args:
-        mean: a number with `size`, or a tensor of means.
-        std: a number, or a tensor of standard deviations.
-        size: shape of the result when both are numbers.
-    """
-    tensors = [x for x in (mean, std) if hasattr(x, "shape")]
-    if not tensors:
-        if size is None:
-            raise TypeError("normal() with two numbers needs a size")
-        drawn = tangrad.empty(size, dtype=dtype, device=device)
-        drawn = drawn.normal_(mean, std, generator=generator)
-        return drawn.requires_grad_() if requires_grad else drawn
-    shape = tangrad.broadcast_shapes(*(x.shape for x in tensors))
-    if hasattr(std, "shape"):
-        refuse_values(std < 0, "normal expects all elements of std >= 0.0")
-    if not hasattr(std, "shape") and std < 0:
-        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    if any(x.requires_grad for x in tensors):
-        # Recorded, with gradients of zero: drawing does not pass them.
-        noise = (tensors[0] + tensors[-1]).normal_(generator=generator)
-        mean, std = (x.detach() if hasattr(x, "shape") else x for x in (mean, std))
-    else:
-        noise = tangrad.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device)
-        noise = noise.normal_(generator=generator)
-    return noise * std + mean
-
-
-def _check_weights(weights: Any) -> None:
-    refuse_values(
-        (weights < 0) | ~weights.isfinite(),
-        "probability tensor contains either `inf`, `nan` or element < 0",
-    )
-    refuse_values(
-        weights.sum(-1) == 0, "invalid multinomial distribution (sum of probabilities <= 0)"
-    )
-
-
-@composite(
-    "multinomial(Tensor input, int num_samples, bool replacement=False, *,"
-    " generator? generator=None) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    random=True,
-    dtypes="floating",
-    samples=lambda s: [
-        s(s.tensor(4, low=0.5, high=1), 2),
-        s(s.tensor(2, 3, low=0.5, high=1), 5, True),
-    ],
-    errors=lambda s: [
-        (s(s.tensor(3, low=0.5, high=1), 4), RuntimeError, "without replacement"),
-        (s(s.tensor(3, low=0.5, high=1), 0), RuntimeError, "n_sample <= 0|num_samples"),
-    ],
-)
-def multinomial(input: Any, num_samples: int, replacement: bool, generator: Any) -> Any:
-    """Draw indices of the last dimension with probabilities proportional to its elements.
-
-    Without replacement the indices of the greatest p / e, e exponentially distributed, are
-    taken (Efraimidis, Spirakis: "Weighted random sampling with a reservoir", 2006).
-    """
-    if input.ndim not in (1, 2):
-        raise RuntimeError(f"prob_dist must be 1 or 2 dim, got shape {list(input.shape)}")
-    require_floating("multinomial", input)
-    if num_samples <= 0:
-        raise RuntimeError(f"cannot sample n_sample <= 0 samples, got num_samples={num_samples}")
-    if not replacement and num_samples > input.shape[-1]:
-        raise RuntimeError(
-            "cannot sample n_sample > prob_dist.size(-1) samples without replacement, got "
-            f"{num_samples} > {input.shape[-1]}"
-        )
-    weights = input.detach()
-    _check_weights(weights)
-    engine = random_sequential.engine_of(generator, weights.device)
-    if engine is not None and num_samples == 1:
-        replacement = False  # PyTorch takes one index the faster way
-    if not replacement:
-        race = weights / tangrad.empty_like(weights).exponential_(generator=generator)
-        return race.argsort(-1, descending=True).narrow(-1, 0, num_samples).contiguous()
-    if engine is not None:
-        return random_sequential.multinomial_places(weights, num_samples, engine)
-    edges = (weights / weights.sum(-1, keepdim=True)).cumsum(-1).unsqueeze(-2)
-    shape = (*tuple(input.shape)[:-1], num_samples, 1)
-    points = tangrad.empty(shape, dtype=edges.dtype, device=edges.device)
-    places = (points.uniform_(generator=generator) >= edges).sum(-1)
-    return places.clamp(max=input.shape[-1] - 1)

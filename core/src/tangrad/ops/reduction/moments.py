@@ -8,7 +8,7 @@ from typing import Any
 from tangrad import _C
 from tangrad.ops.definition.define import composite, overload, reduction
 from tangrad.ops.reduction.sums import count, dim_errors, mean_vjp, restore
-from tangrad.ops.views.movement import numel_of
+from tangrad.ops.views.geometry import numel_of
 
 # Variance and standard deviation
 #

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad.ops.definition.define import composite, op
-from tangrad.ops.views.movement import numel_of
+from tangrad.ops.views.geometry import numel_of
 
 
 def require_floating(name: str, x: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import composite, op, overload
-from tangrad.ops.views.movement import Ints, front
+from tangrad.ops.views.geometry import Ints, front
 
 # Medians: of an even number of elements the lower one. Among equal ones, the index is that which
 # a stable sort puts in the middle.

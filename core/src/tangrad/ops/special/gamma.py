@@ -7,17 +7,14 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, overload, pointwise
-from tangrad.ops.views.movement import dtype_name
+from tangrad.ops.views.geometry import dtype_name
 
 
 def _gamma_samples(s: Any) -> list[Any]:
     if not s.is_floating:
         return []
     edges = [0.0, 1.0, 0.5, float("inf"), -1.0]
-    return [
-        *s.binary(0.1, 9, number=False),
-        s(s.values([[e] for e in edges]), s.values([edges])),
-    ]
+    return [*s.binary(0.1, 9, number=False), s(s.values([[e] for e in edges]), s.values([edges]))]
 
 
 def _gamma_errors(s: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import composite, op
-from tangrad.ops.views.movement import dtype_name, wrap_dim
+from tangrad.ops.views.geometry import dtype_name, wrap_dim
 
 # By what a transform is divided: nothing, the root of the number of points, or that number. NumPy
 # names the same by which direction is scaled.

@@ -12,7 +12,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import composite
-from tangrad.ops.views.movement import dtype_name
+from tangrad.ops.views.geometry import dtype_name
 
 
 class _Request:
@@ -60,14 +60,7 @@ class _Request:
 
 
 def _window_samples(s: Any) -> list[Any]:
-    return [
-        s(6),
-        s(7, sym=False),
-        s(1),
-        s(1, sym=False),
-        s(0),
-        s(2, dtype=s.as_dtype("float64")),
-    ]
+    return [s(6), s(7, sym=False), s(1), s(1, sym=False), s(0), s(2, dtype=s.as_dtype("float64"))]
 
 
 def _window_errors(s: Any) -> list[Any]:

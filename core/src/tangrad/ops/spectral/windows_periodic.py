@@ -10,7 +10,7 @@ import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import composite
 from tangrad.ops.spectral.windows import kaiser_of
-from tangrad.ops.views.movement import dtype_name
+from tangrad.ops.views.geometry import dtype_name
 
 
 def _window(

@@ -10,8 +10,8 @@ from typing import Any
 import tangrad
 from tangrad.ops.conversion import detach
 from tangrad.ops.definition.define import composite, overload
+from tangrad.ops.views.geometry import Ints
 from tangrad.ops.views.movement import (
-    Ints,
     alias,
     expand,
     permute,

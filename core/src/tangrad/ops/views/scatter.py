@@ -9,7 +9,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, op
-from tangrad.ops.views.movement import Ints, batched_front
+from tangrad.ops.views.geometry import Ints, batched_front
 from tangrad.ops.views.slicing import diagonal, select, slice_
 
 

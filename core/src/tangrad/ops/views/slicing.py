@@ -8,7 +8,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import at_all_sizes, composite, op, overload, view
-from tangrad.ops.views.movement import Geometry, Ints, dtype_name, front
+from tangrad.ops.views.geometry import Geometry, Ints, dtype_name, front
 
 _MOST_PIECES = 2**24  # a tensor each: gigabytes
 
@@ -275,10 +275,7 @@ diagonal_backward = op(
     ),
     function=False,
     method=False,
-    samples=lambda s: [
-        s(s.tensor(3), (3, 3), 0, 0, 1),
-        s(s.tensor(2, 2), (3, 2, 3), -1, 2, 0),
-    ],
+    samples=lambda s: [s(s.tensor(3), (3, 3), 0, 0, 1), s(s.tensor(2, 2), (3, 2, 3), -1, 2, 0)],
     oracle=lambda torch, g, shape, *args: torch.diagonal_scatter(
         torch.zeros(shape, dtype=g.dtype), g, *args
     ),
@@ -357,10 +354,7 @@ unfold_backward = op(
     ),
     function=False,
     method=False,
-    samples=lambda s: [
-        s(s.tensor(3, 3), (7,), 0, 3, 2),
-        s(s.tensor(2, 4, 3), (2, 6), 1, 3, 1),
-    ],
+    samples=lambda s: [s(s.tensor(3, 3), (7,), 0, 3, 2), s(s.tensor(2, 4, 3), (2, 6), 1, 3, 1)],
     oracle=lambda torch, g, *args: torch.ops.aten.unfold_backward(g, *args),
     doc="Sum windows back to where they were taken: the adjoint of `unfold`.",
 )
@@ -469,10 +463,7 @@ split_with_sizes = view(
         )
     },
     batch="dims",
-    samples=lambda s: [
-        s(s.tensor(5, 2), (1, 4)),
-        s(s.tensor(2, 6), (3, 0, 3), -1),
-    ],
+    samples=lambda s: [s(s.tensor(5, 2), (1, 4)), s(s.tensor(2, 6), (3, 0, 3), -1)],
     oracle="split",
     errors=lambda s: [
         (s(s.tensor(3), (1, 1)), RuntimeError, "sum exactly to 3"),
@@ -522,11 +513,7 @@ def refuse_bools(name: str, where: Any) -> None:
     names=dict.fromkeys(
         ("sections", "indices", "tensor_indices_or_sections"), "indices_or_sections"
     ),
-    samples=lambda s: [
-        s(s.tensor(7, 2), 3),
-        s(s.tensor(2, 6), (1, 4), -1),
-        s(s.tensor(4), (2, 9)),
-    ],
+    samples=lambda s: [s(s.tensor(7, 2), 3), s(s.tensor(2, 6), (1, 4), -1), s(s.tensor(4), (2, 9))],
     errors=lambda s: [
         (s(s.tensor(3), 0), RuntimeError, "larger than 0"),
         (s(s.tensor(), 1), RuntimeError, "at least a 1-dimensional"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad.ops.definition.define import composite
-from tangrad.ops.views.movement import Ints, _unsafe_view
+from tangrad.ops.views.geometry import Ints
+from tangrad.ops.views.movement import _unsafe_view
 from tangrad.ops.views.slicing import chunk, refuse_bools, split_with_sizes
 
 _NAMES = {"sections": "indices_or_sections", "indices": "indices_or_sections"}

@@ -8,7 +8,8 @@ import tangrad
 from tangrad.dispatch.tangents import is_paired
 from tangrad.ops.conversion import _neg_view
 from tangrad.ops.definition.define import composite, overload, view
-from tangrad.ops.views.movement import Geometry, Ints, dtype_name, front, numel_of
+from tangrad.ops.views import movement  # noqa: F401  view_size, which view overloads
+from tangrad.ops.views.geometry import Geometry, Ints, dtype_name, front, numel_of
 
 # Storage -----------------------------------------------------------------------------------------
 
@@ -309,10 +310,7 @@ view_as_complex = view(
     dtype=_pair_of,
     vjp={"self": lambda g: view_as_real(g.resolve_conj())},
     batch=_view_as_complex_batch,
-    samples=lambda s: [
-        s(s.tensor(3, 2, dtype="float32")),
-        s(s.tensor(2, dtype="float64")),
-    ],
+    samples=lambda s: [s(s.tensor(3, 2, dtype="float32")), s(s.tensor(2, dtype="float64"))],
     errors=lambda s: [
         (s(s.tensor(3, 3, dtype="float32")), RuntimeError, "last dimension of size 2"),
         (s(s.integers(0, 3, 3, 2)), RuntimeError, "only supported for half, float and double"),
@@ -342,10 +340,7 @@ def real(self: Any) -> Any:
     "imag(Tensor self) -> Tensor",
     dtypes="complex",
     method=False,
-    samples=lambda s: [
-        s(s.tensor(2, 3, dtype="complex64")),
-        s(s.tensor(dtype="complex128")),
-    ],
+    samples=lambda s: [s(s.tensor(2, 3, dtype="complex64")), s(s.tensor(dtype="complex128"))],
     errors=lambda s: [(s(s.tensor(2, dtype="float32")), RuntimeError, "imag is not implemented")],
 )
 def imag(self: Any) -> Any:
