@@ -33,7 +33,7 @@ const tgc_bounds_f32 TGC_LIMITS_F32 = {
     .erfc_high = 10.1f};
 """
 SOURCE = r"""
-#include "vmath.h"
+#include "vmath/vmath.h"
 @BOUNDS@
 typedef float *restrict out;
 typedef const float *restrict in;

@@ -1,8 +1,8 @@
 """The dialect of C that the CPU backend renders: the core's helpers, made to vectorise.
 
 The texts of the core call the C library and use branches where they read best. GCC vectorises
-neither: here the library's functions become those of ``native/vmath.h``, and helpers with branches
-or early returns are replaced by selects of values already computed.
+neither: here the library's functions become those of ``native/vmath/vmath.h``, and helpers with
+branches or early returns are replaced by selects of values already computed.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def cpu_dialect() -> CpuDialect:
         "cpu",
         function=base.function,
         types=base.types,
-        header=base.header + '#include "vmath.h"\n',
+        header=base.header + '#include "vmath/vmath.h"\n',
         c99_complex=base.c99_complex,
         helpers=helpers,
     )

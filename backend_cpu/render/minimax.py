@@ -1,4 +1,4 @@
-"""Compute the polynomials of ``native/vmath_polynomials.h``: minimax by Remez's exchange.
+"""Compute the polynomials of ``native/vmath/vmath_polynomials.h``: minimax by Remez's exchange.
 
 ``python minimax.py`` prints the header; ``python minimax.py --report`` prints the error of each
 polynomial, in bits, with its coefficients rounded to their type. A polynomial ``P(x)`` stands for

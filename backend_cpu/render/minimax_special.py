@@ -1,4 +1,4 @@
-"""Compute the polynomials of ``native/vmath_polynomials_special.h``, as ``minimax.py`` does.
+"""Compute the polynomials of ``native/vmath/vmath_polynomials_special.h``, as ``minimax.py`` does.
 
 ``python minimax_special.py`` prints the header, with ``--report`` the errors.
 """

@@ -2,7 +2,8 @@
 
 Which kernels there are follows from the core's definitions: every pointwise op, the gradient of
 every set of inputs that can need one, and the tangents. An inner loop runs over contiguous
-operands of the compute type; `native/pointwise_loop.c` brings all other operands into that form.
+operands of the compute type; `native/loops/pointwise_loop.c` brings all other operands into that
+form.
 
 `python -m render.pointwise OP [DTYPE]`, in the folder of this package's sources, prints what is
 rendered for one op.
@@ -166,7 +167,7 @@ def file_source(stem: str, members: list[Kernel]) -> str:
         [
             "/* Rendered from the definitions of tangrad's ops by render/pointwise.py. */",
             inlined(prelude(DIALECT, body)),
-            '#include "pointwise_loop.h"',
+            '#include "loops/pointwise_loop.h"',
             "",
             inlined(body),
             f"const tgc_kernel TGC(tgc_table_{stem})[] = {{",

@@ -61,7 +61,7 @@ def _family(wanted: list[tuple[Fold, str]]) -> str:
     text = "\n".join(body)
     lines = "\n".join(table)
     return (
-        f'#include "reduction_loop.h"\n\n{prelude(LANGUAGE, text)}\n{text}\n'
+        f'#include "loops/reduction_loop.h"\n\n{prelude(LANGUAGE, text)}\n{text}\n'
         f"const tgc_kernel TGC(tgc_table_@STEM@)[] = {{\n{lines}\n    {{0}}}};\n"
     )
 

@@ -65,7 +65,7 @@ def _supported(level: str) -> bool:
 
 
 def _source() -> str:
-    lines = ['#include "vmath.h"']
+    lines = ['#include "vmath/vmath.h"']
     for mark, kind in (("f32", "float"), ("f64", "double")):
         for name in (*UNARY, *(SINGLE if mark == "f32" else ()), "rint", "trunc", "floor", "ceil"):
             head = f"void {name}_{mark}(const {kind} *x, {kind} *y, int64_t n)"
@@ -87,7 +87,7 @@ def level(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp(name)
     (folder / "arrays.c").write_text(_source())
     command = ["gcc", *LEVELS[name][1], *FLAGS, f"-DTGC_LEVEL={name}", f"-I{NATIVE}"]
-    command += [str(folder / "arrays.c"), str(NATIVE / "vmath.c"), "-lm"]
+    command += [str(folder / "arrays.c"), str(NATIVE / "vmath" / "vmath.c"), "-lm"]
     subprocess.run([*command, "-o", str(folder / "arrays.so")], check=True)
     return Level(name, ctypes.CDLL(str(folder / "arrays.so")))
 

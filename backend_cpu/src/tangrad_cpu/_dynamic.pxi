@@ -1,7 +1,7 @@
 # Kernels of ops whose result has as many elements as the data say: they allocate it themselves.
 import tangrad
 
-cdef extern from "masked.h":
+cdef extern from "indices/masked.h":
     enum:
         TGC_MASK_CHUNK
     ctypedef struct tgc_masked:

@@ -1,8 +1,8 @@
 """Elementary functions of float32, step by step as tangrad-cpu's kernels compute them.
 
-`tangrad_cpu/native/vmath_f32.h` has the functions that rendered kernels contain, which need FMA;
-`elementary.c` those of the ops that have kernels of their own where there is AVX-512. The bits are
-the same, so each step here is one there. Tests compare them over samples of all float32.
+`tangrad_cpu/native/vmath/vmath_f32.h` has the functions that rendered kernels contain, which need
+FMA; `elementary.c` those of the ops that have kernels of their own where there is AVX-512. The bits
+are the same, so each step here is one there. Tests compare them over samples of all float32.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 #ifndef TANGRAD_CPU_MATRICES_H
 #define TANGRAD_CPU_MATRICES_H
 
-#include "copying.h"
+#include "copies/copying.h"
 #include "tgc.h"
 
 #include <stdatomic.h>

@@ -3,7 +3,7 @@
  * Sequences do not meet: a task takes some of them from the first step to the last. */
 #include "gemm/engine.h"
 #include "gemm/simd.h"
-#include "vmath.h"
+#include "vmath/vmath.h"
 
 #include <stdatomic.h>
 #include <string.h>

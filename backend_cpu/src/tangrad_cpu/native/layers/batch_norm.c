@@ -5,7 +5,7 @@
  * Golub and LeVeque, and the result is written while the channel is still in the second-level
  * cache; so memory is read once. Where channels lie side by side, a row is a vector of channels:
  * tasks take rows, and their moments are joined before the result is written. */
-#include "copying.h"
+#include "copies/copying.h"
 #include "half.h"
 #include "row_sum.h"
 #include "tgc.h"

@@ -1,6 +1,6 @@
 /* Distances of all pairs of a matrix's rows: by the sum or the largest of the differences, or the
  * Euclidean one. Other orders, and rows with gaps, are left to the tensor code. */
-#include "copying.h"
+#include "copies/copying.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Masks: selecting, listing and overwriting the elements where one is true, and counting numbers. */
 #include "masked.h"
 
-#include "copying.h"
+#include "copies/copying.h"
 
 #include <string.h>
 

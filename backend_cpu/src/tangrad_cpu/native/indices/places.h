@@ -5,7 +5,7 @@
 #ifndef TANGRAD_CPU_PLACES_H
 #define TANGRAD_CPU_PLACES_H
 
-#include "copying.h"
+#include "copies/copying.h"
 
 #define TGC_PLACES_BLOCK 512
 

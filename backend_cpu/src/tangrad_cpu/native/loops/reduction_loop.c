@@ -6,7 +6,7 @@
  * that the error of a sum grows with the depth and not with the length. */
 #include "reduction_loop.h"
 
-#include "copying.h"
+#include "copies/copying.h"
 
 #include <string.h>
 

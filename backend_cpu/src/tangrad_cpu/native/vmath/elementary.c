@@ -1,7 +1,7 @@
 /* Functions of float32 that AVX-512 has instructions for which no C expression becomes: exponent
  * and mantissa, scaling by a power of two, first guesses of a reciprocal and a root. They replace
  * the loops rendered around vmath_f32.h, whose methods and bounds of error they share. */
-#include "pointwise_loop.h"
+#include "loops/pointwise_loop.h"
 
 #if defined(__AVX512F__)
 #include "vmath.h"

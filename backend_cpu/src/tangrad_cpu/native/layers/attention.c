@@ -4,10 +4,10 @@
  * 2022; M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018). Gradients
  * compute the weights again from the logarithm of each row's sum. Products are those of the matrix
  * product's microkernel, with keys packed as its panels. */
-#include "copying.h"
+#include "copies/copying.h"
 #include "gemm/engine.h"
 #include "row_sum.h"
-#include "vmath.h"
+#include "vmath/vmath.h"
 
 #include <math.h>
 #include <stdatomic.h>

@@ -6,7 +6,7 @@
 #include "row_sum.h"
 #include "stream.h"
 #include "tgc.h"
-#include "vmath.h"
+#include "vmath/vmath.h"
 
 #include <math.h>
 #include <stdatomic.h>

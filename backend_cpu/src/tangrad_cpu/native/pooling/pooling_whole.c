@@ -1,6 +1,6 @@
 /* Max pooling without positions, and adaptive max pooling. The rows of the input that a row of
  * windows sees are folded as wholes first, in vectors however narrow windows are; then columns. */
-#include "copying.h"
+#include "copies/copying.h"
 #include "pooling.h"
 
 #include <math.h>
