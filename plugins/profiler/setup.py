@@ -22,6 +22,7 @@ setup(
                 include_dirs=[INCLUDE, "src/tangrad_profiler/native"],
                 depends=[
                     "src/tangrad_profiler/native/log.h",
+                    "src/tangrad_profiler/native/control.pxi",
                     "src/tangrad_profiler/native/reader.pxi",
                 ],
                 extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-pthread"],
