@@ -8,7 +8,7 @@ import tangrad
 from tangrad import nn
 from tangrad.ao import quantization as q
 from tangrad_quantization.automatic import QuantizationRefused
-from tangrad_quantization.islands import Island
+from tangrad_quantization.layers.islands import Island
 
 
 class Net(nn.Module):

@@ -9,7 +9,7 @@ import tangrad
 from tangrad import nn
 from tangrad.ao import quantization as q
 from tangrad_quantization.automatic.equalization import cross_layer_equalization, equalize_found
-from tangrad_quantization.islands import Island
+from tangrad_quantization.layers.islands import Island
 
 
 def two(nn, _):

@@ -9,7 +9,6 @@ import tangrad
 from tangrad import nn
 from tangrad_quantization import qparams
 from tangrad_quantization.dtypes import limits
-from tangrad_quantization.histogram import HistogramObserver
 from tangrad_quantization.observer import (
     FixedQParamsObserver,
     MovingAverageMinMaxObserver,
@@ -19,6 +18,7 @@ from tangrad_quantization.observer import (
     default_fixed_qparams_range_0to1_observer,
     default_fixed_qparams_range_neg1to1_observer,
 )
+from tangrad_quantization.observers.histogram import HistogramObserver
 
 __all__ = [
     "FakeQuantize",

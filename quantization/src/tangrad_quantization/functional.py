@@ -13,9 +13,10 @@ from typing import Any
 import tangrad
 from tangrad import plugin
 from tangrad.nn import functional as F
-from tangrad_quantization import layout, ops, qparams
+from tangrad_quantization import ops, qparams
 from tangrad_quantization.dtypes import RANGES, span
-from tangrad_quantization.packed import PackedConv, PackedLinear, PackedTransposedConv
+from tangrad_quantization.layouts import layout
+from tangrad_quantization.weights.packed import PackedConv, PackedLinear, PackedTransposedConv
 
 
 def _unsigned(x: Any, op: str) -> tuple[Any, float, int]:

@@ -9,7 +9,7 @@ from typing import Any
 from tangrad import nn
 from tangrad.nn.utils.parametrize import type_before_parametrizations
 from tangrad_quantization.fuser_method_mappings import get_fuser_method
-from tangrad_quantization.hooks import (
+from tangrad_quantization.layers.hooks import (
     clear_after,
     hooks_after,
     hooks_before,

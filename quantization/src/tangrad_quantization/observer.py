@@ -1,21 +1,28 @@
 """Observers: modules that watch numbers pass and say which scale and zero point fit them.
 
-`HistogramObserver` stands in `histogram.py`, the vocabulary of granularities in `granularity.py`;
-both are shown here, where PyTorch has them.
+`observers` has what these stand on, and two of its files are shown here, where PyTorch has them:
+`HistogramObserver` and the vocabulary of granularities.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from abc import ABC, abstractmethod
 from collections import OrderedDict
 from typing import Any
 
 import tangrad
-from tangrad import nn
 from tangrad_quantization import qparams
-from tangrad_quantization.granularity import (
+from tangrad_quantization.observers.base import (
+    EPS,
+    AffineQuantizedObserverBase,
+    ObserverBase,
+    UniformQuantizationObserverBase,
+)
+from tangrad_quantization.observers.base import _PartialWrapper as _PartialWrapper
+from tangrad_quantization.observers.base import _with_args as _with_args
+from tangrad_quantization.observers.base import _with_callable_args as _with_callable_args
+from tangrad_quantization.observers.granularity import (
     Granularity,
     MappingType,
     PerAxis,
@@ -28,18 +35,10 @@ from tangrad_quantization.granularity import (
     ZeroPointDomain,
     get_block_size,
 )
-from tangrad_quantization.histogram import HistogramObserver as HistogramObserver
-from tangrad_quantization.histogram import (
+from tangrad_quantization.observers.histogram import HistogramObserver as HistogramObserver
+from tangrad_quantization.observers.histogram import (
     default_histogram_observer as default_histogram_observer,
 )
-from tangrad_quantization.observer_base import (
-    EPS,
-    ObserverBase,
-    UniformQuantizationObserverBase,
-    _with_args,
-)
-from tangrad_quantization.observer_base import _PartialWrapper as _PartialWrapper
-from tangrad_quantization.observer_base import _with_callable_args as _with_callable_args
 
 __all__ = [
     "AffineQuantizedObserverBase",
@@ -480,63 +479,6 @@ class ReuseInputObserver(_Passing):
 
     def __init__(self) -> None:
         super().__init__(tangrad.quint8, False)
-
-
-class AffineQuantizedObserverBase(ABC, nn.Module):
-    """Base of observers that are described by granularity and mapping, for packages to derive.
-
-    Args:
-        mapping_type: how numbers are laid over the integers.
-        target_dtype: the dtype of the integers.
-        granularity: what shares one scale.
-        quant_min: the lowest integer.
-        quant_max: the highest.
-        eps: the smallest scale.
-        scale_dtype: dtype of the scales.
-        zero_point_dtype: dtype of the zero points.
-        preserve_zero: whether zero is a value exactly.
-        zero_point_domain: what zero points are.
-    """
-
-    with_args = classmethod(_with_args)
-
-    def __init__(
-        self,
-        mapping_type: MappingType,
-        target_dtype: Any,
-        granularity: Granularity,
-        quant_min: int | None = None,
-        quant_max: int | None = None,
-        eps: float | None = None,
-        scale_dtype: Any = None,
-        zero_point_dtype: Any = None,
-        preserve_zero: bool = True,
-        zero_point_domain: ZeroPointDomain | None = ZeroPointDomain.INT,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__()
-        if granularity is None:
-            raise AssertionError("granularity is None")
-        self.mapping_type = mapping_type
-        self.target_dtype = target_dtype
-        self.granularity = granularity
-        self.quant_min = quant_min
-        self.quant_max = quant_max
-        self.eps = eps
-        self.scale_dtype = scale_dtype
-        self.zero_point_dtype = zero_point_dtype
-        self.preserve_zero = preserve_zero
-        self.zero_point_domain = zero_point_domain
-        self.block_size: tuple[int, ...] | None = None
-        self.original_dtype: Any = None
-
-    @abstractmethod
-    def forward(self, input: Any) -> Any:
-        """Watch a tensor, and return it."""
-
-    @abstractmethod
-    def calculate_qparams(self) -> tuple[Any, Any]:
-        """Return scales and zero points."""
 
 
 def get_observer_state_dict(mod: Any) -> OrderedDict[str, Any]:

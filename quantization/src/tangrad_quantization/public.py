@@ -6,8 +6,9 @@ from typing import Any
 
 import tangrad
 from tangrad.plugin import composite
-from tangrad_quantization import layout, qparams
+from tangrad_quantization import qparams
 from tangrad_quantization.dtypes import span
+from tangrad_quantization.layouts import layout
 
 _COMMON: dict[str, Any] = {"method": False, "samples": lambda s: []}
 

@@ -26,7 +26,6 @@ from tangrad_quantization.fake_quantize import (
     fused_per_channel_wt_fake_quant_range_neg_127_to_127,
     fused_wt_fake_quant_range_neg_127_to_127,
 )
-from tangrad_quantization.histogram import HistogramObserver
 from tangrad_quantization.observer import (
     MinMaxObserver,
     MovingAverageMinMaxObserver,
@@ -49,6 +48,7 @@ from tangrad_quantization.observer import (
     per_channel_weight_observer_range_neg_127_to_127,
     weight_observer_range_neg_127_to_127,
 )
+from tangrad_quantization.observers.histogram import HistogramObserver
 
 __all__ = [
     "QConfig",

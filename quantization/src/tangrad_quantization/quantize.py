@@ -10,7 +10,12 @@ from typing import Any
 import tangrad
 from tangrad import nn
 from tangrad.nn.utils.parametrize import type_before_parametrizations
-from tangrad_quantization.hooks import hooks_after, hooks_before, register_after, register_before
+from tangrad_quantization.layers.hooks import (
+    hooks_after,
+    hooks_before,
+    register_after,
+    register_before,
+)
 from tangrad_quantization.nn import quantizable
 from tangrad_quantization.nn import quantized as nnq
 from tangrad_quantization.nn.intrinsic.modules import _FusedModule

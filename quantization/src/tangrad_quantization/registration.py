@@ -18,7 +18,8 @@ def tangrad_register_dtypes() -> None:
 @hookimpl
 def tangrad_register_ops() -> None:
     """Define the quantized ops."""
-    from tangrad_quantization import fake_quantize_ops, ops, public, range_search  # noqa: F401
+    from tangrad_quantization import fake_quantize_ops, ops, public  # noqa: F401
+    from tangrad_quantization.observers import range_search  # noqa: F401
 
 
 @hookimpl
@@ -34,7 +35,9 @@ def tangrad_register_kernels(device: str) -> None:
 @hookimpl
 def tangrad_register_layouts() -> None:
     """Register quantized tensors, and what ops do with them."""
-    from tangrad_quantization import groups, layout, layout_kernels
+    from tangrad_quantization.layouts import kernels as layout_kernels
+    from tangrad_quantization.layouts import layout
+    from tangrad_quantization.weights import groups
 
     layout.register()
     groups.register()

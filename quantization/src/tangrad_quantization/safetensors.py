@@ -24,7 +24,8 @@ from tangrad import plugin
 from tangrad.serialization import SerializationError
 from tangrad.serialization import safetensors as plain
 from tangrad.serialization.inspection import describe
-from tangrad_quantization import groups, layout
+from tangrad_quantization.layouts import layout
+from tangrad_quantization.weights import groups
 
 __all__ = ["load_file", "save_file"]
 

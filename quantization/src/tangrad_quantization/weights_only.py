@@ -12,8 +12,10 @@ from typing import Any
 
 import tangrad
 from tangrad import nn
-from tangrad_quantization import functional, groups, layout
-from tangrad_quantization.packed import PackedLinear
+from tangrad_quantization import functional
+from tangrad_quantization.layouts import layout
+from tangrad_quantization.weights import groups
+from tangrad_quantization.weights.packed import PackedLinear
 
 __all__ = [
     "Float8WeightOnlyConfig",

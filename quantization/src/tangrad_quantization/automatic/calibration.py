@@ -9,8 +9,8 @@ from typing import Any
 import tangrad
 from tangrad import nn
 from tangrad.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
-from tangrad_quantization.histogram import HistogramObserver
-from tangrad_quantization.islands import can_be_quantized
+from tangrad_quantization.layers.islands import can_be_quantized
+from tangrad_quantization.observers.histogram import HistogramObserver
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _KEPT = 8  # inputs of each layer that are kept to try it alone

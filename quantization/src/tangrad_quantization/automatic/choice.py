@@ -11,7 +11,7 @@ import tangrad
 from tangrad_quantization.automatic import calibration as calibrating
 from tangrad_quantization.automatic.equalization import equalize_found
 from tangrad_quantization.automatic.report import LayerReport, Report
-from tangrad_quantization.islands import LinearIsland, quantized_layer
+from tangrad_quantization.layers.islands import LinearIsland, quantized_layer
 from tangrad_quantization.quantize import _refuse_quantized
 
 __all__ = ["Automatic", "QuantizationRefused", "auto"]

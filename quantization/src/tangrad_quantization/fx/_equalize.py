@@ -19,7 +19,7 @@ from tangrad.nn import functional as F
 from tangrad_quantization.fx.configuration import of_layers
 from tangrad_quantization.nn.intrinsic import modules as nni
 from tangrad_quantization.observer import ObserverBase, PerChannelMinMaxObserver, is_observer
-from tangrad_quantization.observer_base import _with_args
+from tangrad_quantization.observers.base import _with_args
 from tangrad_quantization.qconfig_mapping import QConfigMapping
 
 _PER_CHANNEL = {

@@ -10,7 +10,7 @@ from typing import Any
 import tangrad
 from tangrad import fx
 from tangrad.nn import functional as F
-from tangrad_quantization import layout
+from tangrad_quantization.layouts import layout
 from tangrad_quantization.nn import quantized as nnq
 from tangrad_quantization.nn.intrinsic import quantized as nniq
 from tangrad_quantization.nn.intrinsic.quantized import dynamic as nniqd

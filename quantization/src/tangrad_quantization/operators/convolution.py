@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tangrad_quantization import functional, layout
-from tangrad_quantization.packed import PackedConv, PackedTransposedConv
+from tangrad_quantization import functional
+from tangrad_quantization.layouts import layout
+from tangrad_quantization.weights.packed import PackedConv, PackedTransposedConv
 
 __all__: list[str] = ["conv2d_add", "conv2d_add_relu", "conv_prepack", "conv_unpack"]
 

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import tangrad
-from tangrad_quantization import functional, layout
+from tangrad_quantization import functional
 from tangrad_quantization.dtypes import RANGES
+from tangrad_quantization.layouts import layout
 
 __all__ = [
     *("embedding_bag_prepack", "embedding_bag_unpack", "embedding_byte", "embedding_4bit"),

@@ -7,7 +7,7 @@ from typing import Any
 import tangrad
 from tangrad.nn import functional as F
 from tangrad_quantization import functional
-from tangrad_quantization.packed import PackedLinear
+from tangrad_quantization.weights.packed import PackedLinear
 
 __all__ = [
     *("linear", "linear_relu", "linear_leaky_relu", "linear_tanh"),

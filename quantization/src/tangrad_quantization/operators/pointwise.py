@@ -7,7 +7,8 @@ from typing import Any
 
 import tangrad
 from tangrad.nn import functional as F
-from tangrad_quantization import functional, layout
+from tangrad_quantization import functional
+from tangrad_quantization.layouts import layout
 
 __all__ = [
     *("add", "add_relu", "mul", "mul_relu", "add_out", "add_relu_out", "mul_out", "mul_relu_out"),

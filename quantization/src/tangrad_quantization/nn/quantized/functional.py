@@ -11,8 +11,9 @@ from typing import Any
 
 import tangrad
 from tangrad.nn import functional as F
-from tangrad_quantization import functional, layout
-from tangrad_quantization.packed import PackedConv, PackedLinear
+from tangrad_quantization import functional
+from tangrad_quantization.layouts import layout
+from tangrad_quantization.weights.packed import PackedConv, PackedLinear
 
 __all__ = [
     "adaptive_avg_pool2d",

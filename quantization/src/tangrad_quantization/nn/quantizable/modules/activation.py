@@ -7,8 +7,8 @@ from typing import Any
 import tangrad
 from tangrad import nn
 from tangrad.nn import functional as F
-from tangrad_quantization import layout
-from tangrad_quantization.float_functional import FloatFunctional
+from tangrad_quantization.layers.float_functional import FloatFunctional
+from tangrad_quantization.layouts import layout
 from tangrad_quantization.nn.quantizable.modules.rnn import joined
 from tangrad_quantization.stubs import DeQuantStub, QuantStub
 

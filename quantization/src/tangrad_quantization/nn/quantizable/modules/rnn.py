@@ -7,8 +7,9 @@ from typing import Any
 
 import tangrad
 from tangrad import nn
-from tangrad_quantization import functional, layout
-from tangrad_quantization.float_functional import FloatFunctional
+from tangrad_quantization import functional
+from tangrad_quantization.layers.float_functional import FloatFunctional
+from tangrad_quantization.layouts import layout
 
 _GATES = ("input", "forget", "cell", "output")
 

@@ -11,7 +11,8 @@ from typing import Any
 import tangrad
 from tangrad import nn
 from tangrad.nn import functional as F
-from tangrad_quantization import functional, layout
+from tangrad_quantization import functional
+from tangrad_quantization.layouts import layout
 from tangrad_quantization.nn.quantized.modules.weights import output_scale, quantized_weight
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad_quantization import layout, qparams
+from tangrad_quantization import qparams
+from tangrad_quantization.layouts import layout
 from tangrad_quantization.nn.quantizable.modules import activation as quantizable
 
 

@@ -8,7 +8,8 @@ import tangrad
 from tangrad import nn
 from tangrad.nn import functional as F
 from tangrad.nn.utils.fusion import fuse_conv_bn_weights
-from tangrad_quantization import functional, layout
+from tangrad_quantization import functional
+from tangrad_quantization.layouts import layout
 from tangrad_quantization.nn import intrinsic as nni
 from tangrad_quantization.nn.intrinsic import qat as nniqat
 from tangrad_quantization.nn.quantized.modules.weights import (
@@ -23,7 +24,7 @@ from tangrad_quantization.nn.quantized.modules.weights import (
     save_scale,
     take_scale,
 )
-from tangrad_quantization.packed import PackedConv, PackedTransposedConv
+from tangrad_quantization.weights.packed import PackedConv, PackedTransposedConv
 
 
 def _extents(value: Any, places: int) -> tuple[int, ...]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import tangrad
 from tangrad import nn
-from tangrad_quantization import functional, layout
+from tangrad_quantization import functional
+from tangrad_quantization.layouts import layout
 from tangrad_quantization.nn.quantized.modules.weights import pop_quantized, quantized_weight
 from tangrad_quantization.observer import default_float_qparams_observer
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from tangrad import nn
 from tangrad_quantization import functional
-from tangrad_quantization.float_functional import FloatFunctional
-from tangrad_quantization.float_functional import FXFloatFunctional as FXFloatFunctional
+from tangrad_quantization.layers.float_functional import FloatFunctional
+from tangrad_quantization.layers.float_functional import FXFloatFunctional as FXFloatFunctional
 from tangrad_quantization.nn.quantized.modules.weights import (
     has_seen,
     output_scale,

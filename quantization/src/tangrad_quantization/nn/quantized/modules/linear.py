@@ -8,7 +8,8 @@ import tangrad
 from tangrad import nn
 from tangrad.nn.modules.linear import NonDynamicallyQuantizableLinear
 from tangrad.nn.utils.fusion import fuse_linear_bn_weights
-from tangrad_quantization import functional, layout
+from tangrad_quantization import functional
+from tangrad_quantization.layouts import layout
 from tangrad_quantization.nn import intrinsic as nni
 from tangrad_quantization.nn.intrinsic import qat as nniqat
 from tangrad_quantization.nn.quantized.modules.weights import (
@@ -23,7 +24,7 @@ from tangrad_quantization.nn.quantized.modules.weights import (
     save_scale,
     take_scale,
 )
-from tangrad_quantization.packed import PackedLinear
+from tangrad_quantization.weights.packed import PackedLinear
 
 
 class LinearPackedParams(nn.Module):

@@ -6,7 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad import nn
-from tangrad_quantization import layout
+from tangrad_quantization.layouts import layout
 from tangrad_quantization.nn.quantized.modules.weights import ScaleBuffers, output_scale
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import tangrad
 from tangrad import nn
-from tangrad_quantization import layout, qparams
+from tangrad_quantization import qparams
 from tangrad_quantization.dtypes import limits
+from tangrad_quantization.layouts import layout
 
 
 class WeightedQuantizedModule(nn.Module):

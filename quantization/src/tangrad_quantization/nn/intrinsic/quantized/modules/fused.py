@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad_quantization import functional, layout
+from tangrad_quantization import functional
+from tangrad_quantization.layouts import layout
 from tangrad_quantization.nn import intrinsic as nni
 from tangrad_quantization.nn import quantized as nnq
 from tangrad_quantization.nn.intrinsic import qat as nniqat

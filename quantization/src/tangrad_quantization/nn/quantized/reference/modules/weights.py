@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad_quantization import layout
+from tangrad_quantization.layouts import layout
 from tangrad_quantization.observer import PlaceholderObserver
 
 _PER_CHANNEL = (tangrad.per_channel_affine, tangrad.per_channel_affine_float_qparams)

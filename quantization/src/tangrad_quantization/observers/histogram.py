@@ -8,7 +8,7 @@ from typing import Any
 
 import tangrad
 from tangrad_quantization.dtypes import RANGES
-from tangrad_quantization.observer_base import EPS, UniformQuantizationObserverBase
+from tangrad_quantization.observers.base import EPS, UniformQuantizationObserverBase
 
 __all__ = ["HistogramObserver", "default_histogram_observer"]
 
@@ -155,7 +155,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
     def best_range(self) -> tuple[Any, Any]:
         """Return the ends, tensors without dimensions, of the range with the least error."""
         # NumPy comes with it, which programs that only have this package installed need not load.
-        from tangrad_quantization.clipping import least_error
+        from tangrad_quantization.observers.clipping import least_error
 
         counts = self.histogram.detach().cpu().float().numpy()
         low, high = self.min_val.item(), self.max_val.item()

@@ -6,7 +6,8 @@ from typing import Any
 
 import tangrad
 from tangrad.nn import functional as F
-from tangrad_quantization import layout, ops
+from tangrad_quantization import ops
+from tangrad_quantization.layouts import layout
 
 _Three = tuple[int, int, int]
 

@@ -14,7 +14,10 @@ from typing import Any
 
 import tangrad
 from tangrad import plugin
-from tangrad_quantization import functional, groups, layout, layout_writing
+from tangrad_quantization import functional
+from tangrad_quantization.layouts import layout
+from tangrad_quantization.layouts import writing as layout_writing
+from tangrad_quantization.weights import groups
 
 # Ops whose result holds some of the integers, unchanged.
 _MOVING = (

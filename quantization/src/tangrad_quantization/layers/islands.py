@@ -10,9 +10,10 @@ from typing import Any
 
 import tangrad
 from tangrad import nn
-from tangrad_quantization import functional, layout, qparams
+from tangrad_quantization import functional, qparams
+from tangrad_quantization.layouts import layout
 from tangrad_quantization.observer import PerChannelMinMaxObserver
-from tangrad_quantization.packed import PackedConv, PackedLinear
+from tangrad_quantization.weights.packed import PackedConv, PackedLinear
 
 KINDS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 

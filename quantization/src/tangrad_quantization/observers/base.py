@@ -12,6 +12,7 @@ import tangrad
 from tangrad import nn
 from tangrad_quantization import qparams
 from tangrad_quantization.dtypes import limits
+from tangrad_quantization.observers.granularity import Granularity, MappingType, ZeroPointDomain
 
 EPS = 2.0**-23  # the distance of 1 and the next number of float32
 
@@ -222,3 +223,61 @@ class UniformQuantizationObserverBase(ObserverBase):
         if self.dtype in (tangrad.quint8, tangrad.uint8):
             return (self.quant_min + self.quant_max) // 2 if self.has_customized_qrange else 128
         return 2**15 if self.dtype == tangrad.uint16 else 0
+
+
+class AffineQuantizedObserverBase(ABC, nn.Module):
+    """Base of observers that are described by granularity and mapping, for packages to derive.
+
+    Args:
+        mapping_type: how numbers are laid over the integers.
+        target_dtype: the dtype of the integers.
+        granularity: what shares one scale.
+        quant_min: the lowest integer.
+        quant_max: the highest.
+        eps: the smallest scale.
+        scale_dtype: dtype of the scales.
+        zero_point_dtype: dtype of the zero points.
+        preserve_zero: whether zero is a value exactly.
+        zero_point_domain: what zero points are.
+    """
+
+    __module__ = "tangrad_quantization.observer"  # where PyTorch has it
+    with_args = classmethod(_with_args)
+
+    def __init__(
+        self,
+        mapping_type: MappingType,
+        target_dtype: Any,
+        granularity: Granularity,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float | None = None,
+        scale_dtype: Any = None,
+        zero_point_dtype: Any = None,
+        preserve_zero: bool = True,
+        zero_point_domain: ZeroPointDomain | None = ZeroPointDomain.INT,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        if granularity is None:
+            raise AssertionError("granularity is None")
+        self.mapping_type = mapping_type
+        self.target_dtype = target_dtype
+        self.granularity = granularity
+        self.quant_min = quant_min
+        self.quant_max = quant_max
+        self.eps = eps
+        self.scale_dtype = scale_dtype
+        self.zero_point_dtype = zero_point_dtype
+        self.preserve_zero = preserve_zero
+        self.zero_point_domain = zero_point_domain
+        self.block_size: tuple[int, ...] | None = None
+        self.original_dtype: Any = None
+
+    @abstractmethod
+    def forward(self, input: Any) -> Any:
+        """Watch a tensor, and return it."""
+
+    @abstractmethod
+    def calculate_qparams(self) -> tuple[Any, Any]:
+        """Return scales and zero points."""

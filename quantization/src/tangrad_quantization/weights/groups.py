@@ -13,8 +13,9 @@ from typing import Any
 
 import tangrad
 from tangrad import plugin
-from tangrad_quantization import layout, ops
+from tangrad_quantization import ops
 from tangrad_quantization.dtypes import RANGES
+from tangrad_quantization.layouts import layout
 
 __all__ = ["quantize_per_group"]
 

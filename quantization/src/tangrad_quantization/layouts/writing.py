@@ -11,7 +11,7 @@ from typing import Any
 
 import tangrad
 from tangrad import plugin
-from tangrad_quantization import layout
+from tangrad_quantization.layouts import layout
 
 
 def ordered(op: Any) -> Callable[..., Any]:

@@ -1,0 +1,1 @@
+"""Quantized tensors, and what ops of tangrad do with them."""

@@ -1,0 +1,1 @@
+"""What observers stand on: their bases, histograms, ranges, and what one scale is shared by."""
