@@ -42,16 +42,6 @@ OTHERWISE = {
     "nan_to_number": "no op of PyTorch's",
     "range_": "PyTorch's rounds each step",
 }
-# Faults that are known and open; a test that passes says that its line here is to go.
-OPEN = {
-    "addcmul": "fractions beside integers are refused, where PyTorch cuts them off",
-    "histc": "a limit beyond a half is taken, where PyTorch refuses it",
-    "lerp": "a weight beyond a half is taken, where PyTorch refuses it",
-    "logspace": "a base beyond the dtype is taken, where PyTorch refuses it",
-    "smooth_difference": "a limit beyond the dtype is taken, where PyTorch refuses it",
-    "sub_scaled": "a fraction beside integers is not cut off as PyTorch cuts it",
-    "threshold": "a threshold beyond the dtype is taken otherwise than in PyTorch",
-}
 
 
 def changed(definition: Any, sample: Sample) -> list[tuple[str, Any]]:
@@ -107,9 +97,7 @@ def fault(ours: Any, theirs: Any) -> str | None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("device", ["cpu", "reference"])
 @pytest.mark.parametrize("name", [n for n in op_names() if n not in {*AS_NUMBERS, *OTHERWISE}])
-def test_a_number_beyond_a_dtype_is_what_pytorch_makes_of_it(request, name, device):
-    if name in OPEN and (name, device) != ("addcmul", "cpu"):
-        request.applymarker(pytest.mark.xfail(reason=OPEN[name]))
+def test_a_number_beyond_a_dtype_is_what_pytorch_makes_of_it(name, device):
     op = find_op(name)
     definition, faults = op.definition, []
     if not any(p.type in BESIDE for p in definition.schema.params):

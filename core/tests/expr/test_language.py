@@ -221,8 +221,12 @@ def test_parameters_take_the_compute_type_or_their_role():
     e = parse("where(flag, x * alpha, x)", ("x",), ("flag", "alpha"))
     run = e.typed({"x": "int32"}, "int32").numpy()
     assert run(np.int32([3]), flag=True, alpha=2)[0] == [6]
-    with pytest.raises(TypeError, match="cannot use 0.5"):
-        run(np.int32([3]), flag=True, alpha=0.5)
+    assert run(np.int32([3]), flag=True, alpha=-2.5)[0] == [-6]
+    with pytest.raises(TypeError, match="cannot use 1j"):
+        run(np.int32([3]), flag=True, alpha=1j)
+    for number in (3e9, float("inf"), float("nan")):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            run(np.int32([3]), flag=True, alpha=number)
     with pytest.raises(TypeError, match="missing parameter 'alpha'"):
         run(np.int32([3]), flag=True)
     with pytest.raises(RuntimeError, match="without overflow"):

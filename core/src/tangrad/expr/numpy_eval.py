@@ -151,11 +151,13 @@ def _iterate(value: str, dtype: np.dtype) -> Step:
 def scalar(value: Any, dtype: np.dtype) -> np.generic:
     """Return a Python scalar as a NumPy scalar of ``dtype``.
 
+    A fraction is cut off for an integer type, as kernels cut it.
+
     Raises:
-        TypeError: if it is not a number, or a float or complex for an integer type.
-        RuntimeError: if it is an integer out of the type's range.
+        TypeError: if it is not a number, or complex for a real type.
+        RuntimeError: if it is out of an integer type's range.
     """
-    kinds = {"b": (bool, int), "u": (int,), "i": (int,), "f": (int, float)}
+    kinds = {"b": (bool, int)} | dict.fromkeys("uif", (int, float))
     allowed = kinds.get(dtype.kind, (int, float, complex)) + (bool,)
     if isinstance(value, (np.generic, np.ndarray)) and np.ndim(value) == 0:
         value = value.item()
@@ -164,10 +166,10 @@ def scalar(value: Any, dtype: np.dtype) -> np.generic:
     if dtype.kind not in "ui":
         return dtype.type(value)
     limits = np.iinfo(dtype)
-    number = int(value)  # type: ignore[arg-type]
+    number = int(value) if np.isfinite(value) else value
     # A negative number wraps around to an unsigned one, as in PyTorch.
     if not (limits.min or -limits.max) <= number <= limits.max:
-        raise RuntimeError(f"value {number} cannot be converted to {dtype} without overflow")
+        raise RuntimeError(f"value {value} cannot be converted to {dtype} without overflow")
     return dtype.type(number if number >= limits.min else number + limits.max + 1)
 
 

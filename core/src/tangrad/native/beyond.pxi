@@ -81,16 +81,18 @@ cdef int require_place(Op op, int what, object number, int index) except -1:
 
 cdef int find_bounds(Op op, list words) except -1:
     """Note what each operand and Scalar of a pointwise op does with a number beyond the dtype computed in."""
-    cdef int i, k = 0
+    cdef int i, k = 0, n = 0
+    scalars = [word for word in words if word in ("wide", "narrow")] or ["wide"]
+    words = [word for word in words if word not in scalars]
     for i in range(op.nparams):
         op.beyond[i] = BEYOND_WRAPPED
         if op.kind_ != OP_POINTWISE:
             continue
         if op.ptype[i] == P_SCALAR or op.ptype[i] == P_SCALAR_OPT:
-            op.beyond[i] = BEYOND_REFUSED if "narrow" in words else BEYOND_WIDE
+            op.beyond[i] = BEYOND_WIDE if scalars[min(n, len(scalars) - 1)] == "wide" else BEYOND_REFUSED
+            n += 1
         elif op.ptype[i] == P_OPERAND:
-            op.beyond[i] = BEYOND_WORDS.index(words[min(k, words.index("narrow") - 1 if "narrow" in words
-                                                        else len(words) - 1)])
+            op.beyond[i] = BEYOND_WORDS.index(words[min(k, len(words) - 1)])
             if op.exact_numbers and op.beyond[i] == BEYOND_REFUSED:
                 op.beyond[i] = BEYOND_WIDE
             k += 1

@@ -274,6 +274,16 @@ def _from_numbers(numbers: list[Any], dtype: Any, device: Any) -> Any:
     return tensor(listed, dtype=dtype, device=device).reshape((len(numbers),))
 
 
+def _powers(base: float, exponents: list[Any]) -> list[Any]:
+    """Raise a number as tensors are: to infinity beyond the range, to NaN where there is no root."""
+    real = not any(isinstance(x, complex) for x in exponents)
+    try:
+        return [math.pow(base, x) if real else base**x for x in exponents]
+    except (ArithmeticError, ValueError):
+        wide = tangrad.float64 if real else tangrad.complex128
+        return (base ** tensor(exponents, dtype=wide, device="cpu")).tolist()
+
+
 def _spacing_dtype(dtype: Any, start: Any, end: Any) -> Any:
     is_complex = isinstance(start, complex) or isinstance(end, complex)
     if dtype is not None:
@@ -442,9 +452,12 @@ def logspace(
         start, end = int(start), int(end)  # as PyTorch: the ends are of the result's dtype
     length = None
     if dtype.is_floating_point and steps > 1 and _is_plain(start, end):
-        ends = tensor([start, end], dtype=dtype)
+        ends = tensor([start, end], dtype=dtype, device="cpu")
         (start, end), length = ends.tolist(), (ends[1] - ends[0]).item()
-    powers = [base**x for x in _spaced_numbers(start, end, steps, length)]
+    powers = _powers(base, _spaced_numbers(start, end, steps, length))
+    if not (dtype.is_floating_point or dtype.is_complex):
+        for number in powers:
+            require_fit(number, dtype, "logspace")
     vector = _vector(steps, dtype, device, out)
     vector.copy_(_from_numbers(powers, dtype, vector.device))
     return _given(vector, requires_grad, out)

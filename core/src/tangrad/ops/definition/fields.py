@@ -164,8 +164,8 @@ class Elements:
         beyond: what becomes of a number, given as an `Operand`, that the dtype computed in has no
             place for: "refused"; "wrapped" around, an integer beside integers; or, in the core's
             own ops, "compared" or "divided" by as it is. A word for all operands, or one for each;
-            then "narrow" where a half dtype has to hold what is given as a `Scalar`, which else
-            has to fit that in which it is computed.
+            then for each `Scalar`, or all, "narrow" where a half dtype has to hold it, or "wide",
+            as by default, where that in which is computed has to.
     """
 
     results: Sequence[str] = ("promoted",)

@@ -66,7 +66,7 @@ threshold = pointwise(
     "where(self <= threshold, value, self)",
     dtypes="integral floating",
     partials={"self": "where(self <= threshold, 0, 1)"},
-    beyond="refused narrow",
+    beyond="refused wide narrow",
     inplace=True,
     method=False,
     oracle="nn.functional.threshold",

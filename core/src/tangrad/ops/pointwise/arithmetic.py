@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad.ops.definition.define import composite, overload, pointwise
+from tangrad.tensor.ranges import require_fit
 
 REAL = "bool integral floating"
 NUMBERS = "integral floating complex"
@@ -542,7 +543,9 @@ sgn = pointwise(
 # Fused forms
 
 
-def _check_lerp(self: Any, end: Any) -> None:
+def _check_lerp(self: Any, end: Any, weight: Any) -> None:
+    if isinstance(weight, complex):
+        require_fit(weight, self.dtype, "lerp")
     if _is_integral(self) or _is_integral(end):
         raise RuntimeError(
             f"lerp: not implemented for integers, got {self.dtype} and {end.dtype}; "

@@ -12,6 +12,7 @@ from tangrad.dispatch.batching import looped
 from tangrad.ops.definition.define import composite, op
 from tangrad.ops.refusal import refuse_values
 from tangrad.ops.views.geometry import numel_of
+from tangrad.tensor.ranges import require_fit
 
 _FLOATS = ("float32", "float64")
 
@@ -72,6 +73,8 @@ def histc(self: Any, bins: int, min: Any, max: Any) -> Any:
         raise NotImplementedError(f"histc: not implemented for {self.dtype}; convert to floats")
     _positive(bins)
     x = self.detach().reshape((-1,))
+    for bound in (min, max):
+        require_fit(bound, self.dtype, "histc")
     low, high = float(min), float(max)
     if low == high and x.numel() and _C.level_of(x) is not None:
         return _counts(x, *_extremes_of_samples(x), bins, self.dtype)

@@ -252,7 +252,7 @@ huber_difference = pointwise(
 )
 
 smooth_difference = pointwise(
-    "smooth_difference(Tensor input, Tensor target, Scalar beta) -> Tensor",
+    "smooth_difference(Tensor input, Tensor target, float beta) -> Tensor",
     "difference = input - target; size = abs(difference); "
     "where(size < beta, 0.5 * size * size / beta, size - 0.5 * beta)",
     dtypes="floating",
@@ -287,7 +287,7 @@ huber_of_bfloat16 = pointwise(
 )
 
 smooth_of_float16 = pointwise(
-    "smooth_of_float16(Tensor input, Tensor target, Scalar beta) -> Tensor",
+    "smooth_of_float16(Tensor input, Tensor target, float beta) -> Tensor",
     "difference = cast(input - target, 'float16'); size = abs(difference); "
     "where(size < beta, cast(0.5 * size * size, 'float16') / beta, size - 0.5 * beta)",
     dtypes="floating",
