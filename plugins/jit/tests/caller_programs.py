@@ -42,6 +42,17 @@ def graded(tensor):
     return tensor
 
 
+class SquareOf(T.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad * ctx.saved_tensors[0]
+
+
 class Net(T.nn.Module):
     def __init__(self):
         super().__init__()
@@ -506,9 +517,7 @@ class Writer:
         elif kind == "graded" and place != "many":
             call[place] = f"graded({call[place]})"
         elif kind == "history":
-            call[place] = (
-                f"({call[place]}).requires_grad_() * 1.5" if place != "many" else call[place]
-            )
+            self.history(place, call)
         else:
             call["before"] = self.outside()
 
@@ -533,6 +542,27 @@ class Writer:
             call[other] = dice.choice((f"base[:{n}]", f"base[{n // 2}:{n // 2 + n}]", "base"))
         call["order"] = "baxm" if place == "a" else "abxm"
         call["extra"] = base
+        call[place] = f"[{one}]" if place == "many" else one
+
+    def history(self, place: str, call: dict[str, object]) -> None:
+        """Have an argument be computed from a leaf, from what is held, or from another one."""
+        other = "b" if place == "a" else "a"
+        one = self.dice.choice(
+            (
+                f"({call[place]}).requires_grad_() * 1.5"
+                if place != "many"
+                else "S.net.weight * 2",
+                *("S.net.weight * 1.5", "S.net.weight.exp()", "S.net.weight.view(SHAPE)"),
+                *("S.net(S.held)", "S.net.weight[:]", f"S.net({other})", f"{other} * S.net.weight"),
+                *(
+                    f"{other} * 2",
+                    f"{other}.requires_grad_().exp()",
+                    f"{other}.requires_grad_()[:]",
+                ),
+                f"SquareOf.apply({other} * S.net.weight)",
+            )
+        )
+        call["order"] = "baxm" if place == "a" else "abxm"
         call[place] = f"[{one}]" if place == "many" else one
 
     def outside(self) -> str:
@@ -588,7 +618,7 @@ STATE_NUMBERS = (
 CHANGES = (
     *("number", "number", "number", "shape", "sizes", "sizes", "dtype", "layout", "grad"),
     *("alias", "alias", "alias", "mode", "mode", "thread", "names", "nesting", "outside"),
-    *("outside", "outside", "history", "graded"),
+    *("outside", "outside", "history", "history", "graded"),
 )
 
 

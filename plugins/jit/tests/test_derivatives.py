@@ -76,6 +76,89 @@ def test_an_argument_computed_from_another_is_counted_once():
         assert tangrad.allclose(second(fast), second(f), rtol=1e-6)
 
 
+RELATED = [
+    ("w * 2", lambda w, a: w * 2),
+    ("a part of w", lambda w, a: w[:1]),
+    ("all of w", lambda w, a: w.view(2)),
+    ("w without history", lambda w, a: w.detach()),
+    ("a function's of w", lambda w, a: Doubled.apply(w)),
+    ("another argument's", lambda w, a: a.exp()),
+    ("both", lambda w, a: a * w),
+]
+
+
+class Doubled(tangrad.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+@pytest.mark.parametrize(("name", "make"), RELATED, ids=[name for name, _ in RELATED])
+@pytest.mark.parametrize("held", [True, False], ids=["held", "given"])
+@pytest.mark.parametrize("beside", [True, False], ids=["beside another", "alone"])
+def test_gradients_stop_at_each_argument_whatever_it_was_computed_from(name, make, held, beside):
+    w = tangrad.tensor([1.5, -2.0], requires_grad=True)
+    bias = tangrad.tensor([0.25, 0.5], requires_grad=True)
+    leaves = (w, bias)
+
+    def with_held(a, b):
+        return (a * b * w + bias).sum() if beside else (a * b * w).sum()
+
+    def with_given(a, b, w):
+        return (a * b * w + bias).sum() if beside else (a * b * w).sum()
+
+    def gradients(run):
+        a = tangrad.tensor([3.0, 0.5], requires_grad=True)
+        related = make(w, a)
+        loss = run(a, related) if held else run(a, related, w)
+        return tangrad.autograd.grad(loss, (a, *leaves), allow_unused=True)
+
+    function = with_held if held else with_given
+    fast = tangrad.compile(function, options={"measure": False})
+    for _ in range(4):
+        for found, wanted in zip(gradients(fast), gradients(function), strict=True):
+            assert (found is None) == (wanted is None)
+            assert found is None or same(found, wanted)
+
+
+def test_a_recurrent_step_is_one_graph_and_learns_as_in_eager():
+    w = tangrad.tensor([[0.5, -0.25], [0.125, 0.75]], requires_grad=True)
+
+    def step(x, h):
+        return tangrad.tanh(x + h @ w)
+
+    fast = compiled(step)
+
+    def gradient(run):
+        h = tangrad.zeros(3, 2)
+        for k in range(5):
+            h = run(tangrad.ones(3, 2) * k, h)
+        return tangrad.autograd.grad(h.sum(), w)[0]
+
+    for _ in range(3):
+        assert tangrad.allclose(gradient(fast), gradient(step), rtol=1e-6)
+    assert len(fast.compiled.executables) == 2  # of an h with a history, and of one without
+
+
+def test_a_held_tensor_of_another_ones_memory_is_returned_as_itself():
+    class State:
+        first, second = tangrad.ones(3), tangrad.ones(3)
+
+    def f(m):
+        State.first.mul_(m)
+        return State.second
+
+    fast = tangrad.compile(f, options={"measure": False})
+    for k in range(9):
+        if k == 4:
+            State.first.data = State.second
+        assert fast(1.5) is State.second
+
+
 def test_third_derivatives_follow():
     fast = compiled(lambda x: (x**4).sum())
     for _ in range(3):

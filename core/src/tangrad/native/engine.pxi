@@ -17,6 +17,7 @@ cdef class Run:
     cdef bint create_graph
     cdef bint selective          # only nodes on a path to the inputs run
     cdef bint accumulates        # leaves among the inputs take their gradients
+    cdef bint stops              # nothing flows on from an input to what it was computed from
     cdef list callbacks          # None, or what is called when the walk has ended
     cdef list heap
     cdef dict overflow           # states of nodes that another run occupies
@@ -267,13 +268,14 @@ cdef int give(Run run, Node target, int nr, Tensor g) except -1:
 
 
 cdef list run_backward(list roots, list root_numbers, list root_grads, bint keep_graph, bint create_graph,
-                       list inputs, bint accumulates):
+                       list inputs, bint accumulates, bint stops):
     """Walk the graph from the roots.
 
     Args:
         roots, root_numbers, root_grads: nodes, result numbers and their gradients.
         inputs: None, or [(node, nr)] whose gradients are captured and returned.
         accumulates: whether leaves among `inputs` take their gradients, with all of their hooks.
+        stops: whether the walk ends at `inputs`.
     """
     cdef Run run = Run.__new__(Run)
     cdef int saved_mode = tg_tls.grad_enabled
@@ -282,7 +284,7 @@ cdef list run_backward(list roots, list root_numbers, list root_grads, bint keep
     cdef Py_ssize_t i
     cdef void* outer = tg_tls.walk
     run.active, run.keep_graph, run.create_graph = True, keep_graph, create_graph
-    run.accumulates = accumulates
+    run.accumulates, run.stops = accumulates, stops
     run.heap, run.overflow, run.captures = [], {}, {}
     if inputs is not None:
         run.captured = [None] * len(inputs)
@@ -412,10 +414,13 @@ cdef list before_node(Run run, Node node, list grads):
             if not run.accumulates:
                 run.captured[position] = grads[nr]
             wanted = True
+        if run.stops and (node, nr) in run.captures:
+            grads[nr] = None
     if run.selective:
         if isinstance(node, AccumulateGrad) and not run.accumulates:
             return None
-        if wanted and not isinstance(node, AccumulateGrad) and not needed_below(run, node):
+        ended = run.stops and all([g is None for g in grads])
+        if wanted and not isinstance(node, AccumulateGrad) and (ended or not needed_below(run, node)):
             pass_nothing(run, node)
             return None
     # Hooks before a node are about its running: where a gradient is only captured, it does not run.
@@ -540,7 +545,7 @@ cdef Node end_of(object value, uint32_t* nr):
     return node
 
 
-def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None, bint accumulates=False):
+def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None, bint accumulates=False, bint stops=False):
     """Run backward from tensors.
 
     Args:
@@ -549,6 +554,7 @@ def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None, bi
         inputs: tensors or gradient edges whose gradients are wanted, or None to accumulate into
             all leaves.
         accumulates: whether leaves among `inputs` take their gradients, with all of their hooks.
+        stops: whether the walk ends at `inputs`, as if they were all leaves.
 
     Returns:
         None, or the list of gradients of `inputs` (None where unreachable, or if `accumulates`).
@@ -576,7 +582,7 @@ def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None, bi
                 raise RuntimeError("One of the differentiated Tensors does not require grad "
                                    f"([{describe_tensor(<Tensor>t)}])")
             keys.append((node, nr))
-    return run_backward(nodes, numbers, list(grads), keep_graph, create_graph, keys, accumulates)
+    return run_backward(nodes, numbers, list(grads), keep_graph, create_graph, keys, accumulates, stops)
 
 
 def queue_callback(callback):

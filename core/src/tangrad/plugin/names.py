@@ -132,6 +132,7 @@ OFFERED: dict[str, dict[str, str]] = {
     "trace": {
         "FakeTensorMode": "tangrad._subclasses.fake_tensor",
         "ShapeEnv": "tangrad.tensor.symbolic",
+        "engine_run": "tangrad._C",
         "innermost_tracer": "tangrad.dispatch.tracing",
         "number_of": "tangrad.dispatch.tracing",
         "serves_all_sizes": "tangrad.dispatch.tracing",

@@ -275,7 +275,7 @@ def _from_numbers(numbers: list[Any], dtype: Any, device: Any) -> Any:
 
 
 def _powers(base: float, exponents: list[Any]) -> list[Any]:
-    """Raise a number as tensors are: to infinity beyond the range, to NaN where there is no root."""
+    """Raise a number as tensors are: to infinity beyond the range, to NaN without a root."""
     real = not any(isinstance(x, complex) for x in exponents)
     try:
         return [math.pow(base, x) if real else base**x for x in exponents]

@@ -36,6 +36,7 @@ from tangrad_jit.capture.surroundings import Key, Surroundings, survey
 from tangrad_jit.compiling.results import check_result, containers, mapped
 from tangrad_jit.compiling.spent import (
     functions_behind,
+    gradients_up_to,
     is_used_up,
     refusal_beside,
     tells_of_second_time,
@@ -336,6 +337,7 @@ class _Session:
         recorder, graph = self.recorder, recording.graph
         given = {id(e.tensor): e.value for e in graph.inputs if e.kind in ("argument", "capture")}
         owners: dict[Value, Any] = {e.value: e.tensor for e in graph.inputs}
+        held = {id(tensor): path for path, tensor in self.before.tensors}
         for leaf, number in zip(leaves, numbers, strict=True):
             if number is not None:
                 recording.leaves.append(("output", len(graph.outputs)))
@@ -347,6 +349,11 @@ class _Session:
                 check_result(leaf)
                 recording.leaves.append(("output", len(graph.outputs)))
                 value = recorder.value_of(leaf)
+                if id(leaf) in held and all(entry.tensor is not leaf for entry in graph.inputs):
+                    raise CaptureError(
+                        f"the function returns {held[id(leaf)]}, of whose memory the program holds "
+                        "another tensor: a graph has one value for both"
+                    )
                 # A Function may return what it is given, with a history of its own.
                 if owners.setdefault(value, leaf) is not leaf:
                     value = recorder.alias_of(value)
@@ -448,6 +455,11 @@ class _Session:
             if entry.kind in ("argument", "capture") and t.requires_grad and not _in(t, tensors):
                 sources.append(entry.value)
                 tensors.append(t)
+        if not tensors:
+            raise CaptureError(
+                "the results cannot be differentiated by anything that the graph is given"
+            )
+        self._refuse_shared_sources()
         outs = [self.out_tensors[k] for k in places]
         with tangrad.no_grad():
             seeds = [tangrad.ones_like(t) for t in outs]
@@ -456,9 +468,7 @@ class _Session:
             recording.tangents.append(recorder.argument(seed, f"gradient of result {k}", "tangent"))
         try:
             with traced_calls(recorder), _without_hooks(tensors):
-                grads = tangrad.autograd.grad(
-                    outs, tensors, seeds, retain_graph=True, allow_unused=True
-                )
+                grads = gradients_up_to(outs, tensors, seeds)
         except RuntimeError as error:
             if isinstance(error, CaptureError):
                 raise
@@ -474,7 +484,7 @@ class _Session:
                 ) from error
             recording.spent = places  # the run has differentiated them itself
             return
-        functions = functions_behind(outs)
+        functions = functions_behind(outs, tensors)
         if functions:
             name = functions[0].name()
             recording.only_once = f"calls a Function ({name}), whose backward is its own,"
@@ -499,6 +509,18 @@ class _Session:
                 place = len(graph.outputs)
                 graph.outputs.append(recorder.value_of(grad))
             recording.derivatives.append((value, place))
+
+    def _refuse_shared_sources(self) -> None:
+        """Refuse tensors that the program holds and that go by another's name in the graph."""
+        inputs = [i for i in self.recorder.graph.inputs if i.kind in ("argument", "capture")]
+        names = {memory_of(entry.tensor): entry.name for entry in inputs}
+        known = {id(entry.tensor) for entry in inputs}
+        for path, tensor in self.before.tensors:
+            if tensor.requires_grad and id(tensor) not in known and memory_of(tensor) in names:
+                raise CaptureError(
+                    f"{path} requires grad and shows the memory of {names[memory_of(tensor)]}: a "
+                    "graph has one value for both, and could not tell whose gradient is whose"
+                )
 
     def _guard(self, recording: Recording) -> None:
         changed = Guards(self.before.guards).failed()

@@ -5,8 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad.plugin import engine_run
 
-__all__ = ["functions_behind", "is_used_up", "refusal_beside", "tells_of_second_time"]
+__all__ = [
+    "functions_behind",
+    "gradients_up_to",
+    "is_used_up",
+    "refusal_beside",
+    "tells_of_second_time",
+]
+
+
+def gradients_up_to(results: list[Any], sources: list[Any], seeds: list[Any]) -> list[Any]:
+    """Return the gradients of results for sources, of which one may be computed from another.
+
+    Whoever differentiates a graph's results goes on from each source, so the graph must not.
+
+    Raises:
+        RuntimeError: what the results were computed from was differentiated before, or written.
+    """
+    found: list[Any] = engine_run(results, seeds, True, False, sources, False, True)
+    return found
 
 
 def is_used_up(result: Any, sources: list[Any]) -> bool:
@@ -14,7 +33,7 @@ def is_used_up(result: Any, sources: list[Any]) -> bool:
     with tangrad.no_grad():
         seed = tangrad.ones_like(result)
     try:
-        tangrad.autograd.grad(result, sources, seed, retain_graph=True, allow_unused=True)
+        gradients_up_to([result], sources, [seed])
     except RuntimeError as error:
         return tells_of_second_time(error)
     return False
@@ -25,15 +44,17 @@ def tells_of_second_time(error: RuntimeError) -> bool:
     return "second time" in str(error) or "freed" in str(error)
 
 
-def functions_behind(results: list[Any]) -> list[Any]:
-    """Return the nodes of `Function`s in the histories of results.
+def functions_behind(results: list[Any], sources: list[Any]) -> list[Any]:
+    """Return the nodes of `Function`s between sources and results.
 
     They have the derivatives that their backward gives, not those of the ops that they run.
     """
+    ends = {tangrad.autograd.graph.get_gradient_edge(source) for source in sources}
     pending = [result.grad_fn for result in results]
     known = set(pending)
     while pending:
-        following = {n for n, _ in pending.pop().next_functions if n is not None} - known
+        edges = set(pending.pop().next_functions) - ends
+        following = {n for n, _ in edges if n is not None} - known
         known |= following
         pending.extend(following)
     return [node for node in known if isinstance(node, tangrad.autograd.function.FunctionCtx)]
