@@ -161,6 +161,8 @@ def scalar(value: Any, dtype: np.dtype) -> np.generic:
     allowed = kinds.get(dtype.kind, (int, float, complex)) + (bool,)
     if isinstance(value, (np.generic, np.ndarray)) and np.ndim(value) == 0:
         value = value.item()
+    if isinstance(value, complex) and dtype.kind in "uif" and not value.imag:
+        value = value.real
     if not isinstance(value, allowed):
         raise TypeError(f"cannot use {value!r} ({type(value).__name__}) as {dtype}")
     if dtype.kind not in "ui":

@@ -78,6 +78,8 @@ def _pointwise(node: Node, device: str) -> Lowered | None:
     definition = node.op.definition
     if node.name == "pow" and not isinstance(node.args[1], Value):
         return None  # the core looks at the number, and may run another op
+    if any(isinstance(item, complex) for item in node.args):
+        return None  # beside real elements it is a real number
     tensors, numbers, dtypes = [], [], []
     kinds = kinds_of(node.op)
     for name, kind, item in zip(node.op.parameter_names, kinds, node.args, strict=True):
@@ -162,6 +164,8 @@ def _reduction(node: Node, device: str) -> Lowered | None:
     source = node.args[0]
     if node.form != "call" or len(node.results) != 1 or named.get("dtype") is not None:
         return None
+    if any(isinstance(item, complex) for item in node.args):
+        return None
     dtype = promoted(node, [source.type.dtype], [])
     kernel = None if dtype is None else _found(node.op, device, dtype, "loop")
     result = node.results[0]
@@ -216,6 +220,8 @@ def _kernel(node: Node, device: str) -> Lowered | None:
 
 
 def _call(node: Node, kernel: Kernel, outs: list[Value]) -> Lowered | None:
+    if any(isinstance(item, int) and not -(2**63) <= item < 2**63 for item in node.args):
+        return None  # the core makes of it what suits the elements
     kinds = kinds_of(node.op)
     tags = [_tag(kind, item) for kind, item in zip(kinds, node.args, strict=True)]
 
