@@ -157,3 +157,10 @@ def test_the_core_knows_by_itself_what_the_packages_of_tangrad_show(name: str) -
     package = name.replace("_", "-")
     known = {key for key, row in neutral.rows().items() if row.get("package") == package}
     assert known == shown
+
+
+def test_the_standard_set_has_what_programs_for_pytorch_import() -> None:
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    standard = document["project"]["optional-dependencies"]["standard"]
+    names = {requirement.partition("~")[0] for requirement in standard}
+    assert {"tangrad-cpu", "tangrad-jit", "tangrad-quantization", "tangrad-fx"} <= names
