@@ -59,77 +59,65 @@ inf, nan, pi, e, newaxis = float("inf"), float("nan"), 3.141592653589793, 2.7182
 
 # Public names and where they live; everything else is an op, a dtype, a submodule or a plugin.
 _LAZY = {
-    **dict.fromkeys(("tensor", "as_tensor", "asarray"), "tensor.construct"),
-    **dict.fromkeys(
-        "from_numpy frombuffer from_dlpack from_file to_dlpack".split(), "tensor.exchange"
-    ),
-    **dict.fromkeys(("finfo", "iinfo"), "tensor.finfo"),
-    **dict.fromkeys(
-        "qscheme per_channel_affine per_channel_affine_float_qparams per_channel_symmetric "
-        "per_tensor_affine per_tensor_symmetric".split(),
-        "tensor.qscheme",
-    ),
-    **dict.fromkeys(("set_printoptions",), "tensor.printing"),
-    **dict.fromkeys(
-        "SymBool SymFloat SymInt sym_float sym_int sym_ite sym_max sym_min sym_not "
-        "sym_sqrt sym_sum".split(),
-        "tensor.symbolic",
-    ),
-    **dict.fromkeys(
-        "are_deterministic_algorithms_enabled get_deterministic_debug_mode "
-        "get_device_module get_float32_matmul_precision get_num_interop_threads "
-        "is_deterministic_algorithms_warn_only_enabled is_warn_always_enabled "
-        "set_default_tensor_type set_deterministic_debug_mode set_float32_matmul_precision "
-        "set_flush_denormal set_num_interop_threads set_warn_always "
-        "use_deterministic_algorithms".split(),
-        "settings",
-    ),
-    **dict.fromkeys(("GradScaler", "autocast"), "amp"),
-    **dict.fromkeys(
-        "autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache "
-        "get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype "
-        "is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled "
-        "set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled "
-        "set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype".split(),
-        "amp.state",
-    ),
-    **dict.fromkeys(("AcceleratorError", "Event", "Stream"), "devices.streams"),
-    "compile": "compilation",
-    "why_no_grad": "autograd.missing_gradients",
-    **dict.fromkeys(
-        "Generator default_generator manual_seed seed initial_seed get_rng_state "
-        "set_rng_state thread_safe_generator".split(),
-        "random.generator",
-    ),
-    **dict.fromkeys(
-        "no_grad enable_grad set_grad_enabled inference_mode".split(), "autograd.grad_mode"
-    ),
-    **dict.fromkeys(
-        "_assert _assert_async _check _check_index _check_is_size _check_not_implemented "
-        "_check_tensor_all _check_tensor_all_with _check_type _check_value _check_with "
-        "is_tensor is_floating_point is_complex is_storage numel typename is_nonzero is_conj "
-        "is_neg is_inference broadcast_shapes detach_ get_device is_distributed is_same_size "
-        "is_signed resize_as_ _convert_indices_from_coo_to_csr "
-        "_convert_indices_from_csr_to_coo _shape_as_tensor".split(),
-        "compat.functions",
-    ),
-    **dict.fromkeys(
-        "_log_softmax _log_softmax_backward_data _softmax _softmax_backward_data".split(),
-        "ops.aten",
-    ),
-    "StorageBase": "tensor.storages",
-    "TypedStorage": "tensor.storages",
-    **dict.fromkeys(
-        "ccol_indices_copy col_indices_copy crow_indices_copy dequantize indices_copy "
-        "int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points "
-        "q_scale q_zero_point resize_as_sparse_ row_indices_copy smm sspaddmm values_copy".split(),
-        "tensor.layouts",
-    ),
-    **dict.fromkeys(("cond", "while_loop"), "control_flow"),
-    **dict.fromkeys(("save", "load", "SerializationError"), "serialization"),
-    **dict.fromkeys(("get_num_threads", "init_num_threads"), "devices.threads"),
-    "set_num_threads": "devices.threads",
-    "vmap": "func",
+    name: module
+    for module, names in {
+        "tensor.construct": "tensor as_tensor asarray",
+        "tensor.exchange": "from_numpy frombuffer from_dlpack from_file to_dlpack",
+        "tensor.finfo": "finfo iinfo",
+        "tensor.qscheme": (
+            "qscheme per_channel_affine per_channel_affine_float_qparams per_channel_symmetric "
+            "per_tensor_affine per_tensor_symmetric"
+        ),
+        "tensor.printing": "set_printoptions",
+        "tensor.symbolic": (
+            "SymBool SymFloat SymInt sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt "
+            "sym_sum"
+        ),
+        "settings": (
+            "are_deterministic_algorithms_enabled get_deterministic_debug_mode get_device_module "
+            "get_float32_matmul_precision get_num_interop_threads "
+            "is_deterministic_algorithms_warn_only_enabled is_warn_always_enabled "
+            "set_default_tensor_type set_deterministic_debug_mode set_float32_matmul_precision "
+            "set_flush_denormal set_num_interop_threads set_warn_always "
+            "use_deterministic_algorithms"
+        ),
+        "amp": "GradScaler autocast",
+        "amp.state": (
+            "autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache "
+            "get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype "
+            "is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled "
+            "set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled "
+            "set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype"
+        ),
+        "devices.streams": "AcceleratorError Event Stream",
+        "compilation": "compile",
+        "autograd.missing_gradients": "why_no_grad",
+        "random.generator": (
+            "Generator default_generator manual_seed seed initial_seed get_rng_state "
+            "set_rng_state thread_safe_generator"
+        ),
+        "autograd.grad_mode": "no_grad enable_grad set_grad_enabled inference_mode",
+        "compat.functions": (
+            "_assert _assert_async _check _check_index _check_is_size _check_not_implemented "
+            "_check_tensor_all _check_tensor_all_with _check_type _check_value _check_with "
+            "is_tensor is_floating_point is_complex is_storage numel typename is_nonzero is_conj "
+            "is_neg is_inference broadcast_shapes detach_ get_device is_distributed is_same_size "
+            "is_signed resize_as_ _convert_indices_from_coo_to_csr "
+            "_convert_indices_from_csr_to_coo _shape_as_tensor"
+        ),
+        "ops.aten": "_log_softmax _log_softmax_backward_data _softmax _softmax_backward_data",
+        "tensor.storages": "StorageBase TypedStorage",
+        "tensor.layouts": (
+            "ccol_indices_copy col_indices_copy crow_indices_copy dequantize indices_copy "
+            "int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale "
+            "q_zero_point resize_as_sparse_ row_indices_copy smm sspaddmm values_copy"
+        ),
+        "control_flow": "cond while_loop",
+        "serialization": "save load SerializationError",
+        "devices.threads": "get_num_threads init_num_threads set_num_threads",
+        "func": "vmap",
+    }.items()
+    for name in names.split()
 }
 _SUBMODULES = (
     "accelerator amp autograd func linalg fft special signal "

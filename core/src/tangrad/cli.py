@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tangrad.discovery import discovery
+from tangrad.discovery import discovery, neutral
 from tangrad.discovery.hooks import call_hook, call_hook_once
 
 PLUGIN_COLUMNS = ("group", "name", "value", "distribution", "version", "status")
@@ -49,6 +49,10 @@ def _run_command(given: list[str]) -> int:
         parser.exit(2)
     # A command may take its words as they are, such as the arguments of another program.
     chosen = commands.choices.get(given[0])
+    if chosen is None and (
+        absent := neutral.what_brings(f"command {given[0]}", f"'{given[0]}'")
+    ):
+        parser.error(absent)
     run_words = chosen.get_default("run_words") if chosen is not None else None
     if run_words is not None:
         return int(run_words(given[1:]) or 0)
@@ -220,7 +224,10 @@ def _export(options: argparse.Namespace) -> int:
         print(f"python -m tangrad export: {file} has no {name!r}", file=sys.stderr)
         return 1
     except (LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
-        print(f"python -m tangrad export: {error}", file=sys.stderr)
+        absent = isinstance(error, LookupError) and neutral.what_brings(
+            f"exporters {options.to}", f"the exporter {options.to}"
+        )
+        print(f"python -m tangrad export: {absent or error}", file=sys.stderr)
         return 1
     print(f"wrote {out}")
     return 0
@@ -249,7 +256,7 @@ def _example(text: str) -> Any:
 
 def _warn_of_failed_commands() -> None:
     for failure in discovery.failures():
-        if failure.stage == "hook tangrad_add_cli":
+        if failure.plugin.group == discovery.HOOKS:
             print(f"python -m tangrad: {failure}", file=sys.stderr)
 
 

@@ -94,11 +94,17 @@ def _explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     compiler = _compiler()
     if compiler is None:
-        raise RuntimeError("compile.explain: no package that compiles is installed")
+        raise RuntimeError(_absence("compile.explain"))
     return compiler.explain(model, *args, **kwargs)  # type: ignore[attr-defined]
 
 
 compile.explain = _explain  # type: ignore[attr-defined]
+
+
+def _absence(wanted: str) -> str:
+    from tangrad.discovery.neutral import what_brings
+
+    return what_brings("compiler", wanted) or f"{wanted} needs an entry point named default"
 
 
 def _warn_once() -> None:
@@ -106,7 +112,7 @@ def _warn_once() -> None:
     if not _warned:
         _warned = True
         warnings.warn(
-            "tangrad.compile runs the function as it is: no package that compiles is installed",
+            f"tangrad.compile runs the function as it is: {_absence('a compiler')}",
             UserWarning,
             stacklevel=3,
         )

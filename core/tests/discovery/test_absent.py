@@ -10,6 +10,7 @@ import pytest
 import tangrad
 from tangrad.discovery import discovery, neutral
 from tangrad.discovery.neutral import MissingPluginError
+from tangrad.tensor import layouts
 
 ABSENT = pytest.mark.skipif(
     any(find_spec(f"tangrad_{name}") for name in ("distributed", "profiler")),
@@ -109,3 +110,27 @@ def test_the_class_of_tensors_is_no_module():
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("tangrad.Tensor")
     assert isinstance(tangrad.Tensor, type)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("to_sparse", r"to_sparse, called on .*float32\[2\].*: pip install tangrad\[sparse\]"),
+        ("int_repr", r"int_repr, called on .*: pip install tangrad\[quantization\]"),
+    ],
+)
+def test_a_method_of_tensors_of_a_package_names_it(monkeypatch, name, remedy):
+    monkeypatch.setattr(namespaces, "_version_of", lambda distribution: None)
+    monkeypatch.setattr(layouts, "_brought", lambda self, name: None)
+    with pytest.raises(NotImplementedError, match=remedy):
+        getattr(tangrad.ones(2), name)()
+
+
+def test_compiling_names_the_package_that_compiles(monkeypatch):
+    monkeypatch.setattr(namespaces, "_version_of", lambda distribution: None)
+    monkeypatch.setattr("tangrad.compilation._compiler", lambda: None)
+    monkeypatch.setattr("tangrad.compilation._warned", False)
+    with pytest.warns(UserWarning, match=r"as it is: .*pip install tangrad\[jit\]"):
+        tangrad.compile(abs)
+    with pytest.raises(RuntimeError, match=r"compile.explain .*pip install tangrad\[jit\]"):
+        tangrad.compile.explain(abs, 1)

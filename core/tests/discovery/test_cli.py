@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
 
 from tangrad import cli
-from tangrad.discovery import discovery
+from tangrad.discovery import discovery, namespaces
 
 HOOKS = "tangrad.plugins"
 HEAD = "from tangrad.plugin import hookimpl\nAPI = 1\n"
@@ -89,6 +91,38 @@ def test_an_unknown_command_is_answered_by_the_usage(installed, capsys):
         cli.main(["no-such-command"])
     assert exit_.value.code == 2
     assert "usage: python -m tangrad" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "remedy"),
+    [
+        (
+            ["profile", "x.py"],
+            r"'profile' needs a package .*; run: pip install tangrad\[profiler\]",
+        ),
+        (["check"], r"'check' needs a package .*; run: pip install tangrad\[testing\]"),
+        (["jit", "x.py:f"], r"'jit' needs a package .*; run: pip install tangrad\[jit\]"),
+        (["run", "x.py"], "'run' needs a package .*; run: pip install tangrad-torch-surface"),
+        (["export", "x.py:m", "--to", "onnx"], r"pip install tangrad\[onnx\]"),
+    ],
+)
+def test_a_command_of_a_package_that_is_not_installed_names_it(
+    site, monkeypatch, capsys, command, remedy
+):
+    monkeypatch.setattr(cli, "call_hook", lambda *args, **kwargs: [])
+    monkeypatch.setattr(discovery, "find", lambda group, name: None)
+    monkeypatch.setattr(namespaces, "_version_of", lambda distribution: None)
+    with suppress(SystemExit):
+        assert cli.main(command) == 1
+    assert re.search(remedy, capsys.readouterr().err)
+
+
+def test_a_command_whose_package_does_not_load_tells_why(installed, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["no-such-command"])
+    assert "acme-bad 1.0 (tangrad.plugins: bad = acme_bad) failed at import: ZeroDivisionError" in (
+        capsys.readouterr().err
+    )
 
 
 def test_no_command_is_answered_by_the_usage_and_a_list_of_commands(installed, capsys):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import threading
 
 import pytest
@@ -111,6 +112,33 @@ def test_another_api_version_is_refused(site, source, cause, remedy):
     with pytest.raises(PluginError, match=cause) as raised:
         discovery.load_by_name(EXPORTERS, "x")
     assert remedy in str(raised.value)
+
+
+@pytest.mark.parametrize("value", ["acme_x [fast]", "acme_x[fast, small]", "acme_x:inner [fast]"])
+def test_an_entry_point_may_ask_for_extras(site, value):
+    site.install("acme-x", {EXPORTERS: {"x": value}}, {"acme_x.py": GOOD + "inner = export\n"})
+    assert getattr(discovery.load_by_name(EXPORTERS, "x"), "__name__", "") in ("acme_x", "export")
+    assert not discovery.failures()
+
+
+HALF = """
+from tangrad.discovery import discovery
+try:
+    discovery.load_by_name("tangrad.exporters", "x")
+except discovery.PluginError as error:
+    seen = str(error)
+API = 1
+def export(): return "exported"
+"""
+
+
+@pytest.mark.parametrize("value", ["acme_x", "acme_x:export"])
+def test_a_plugin_asked_for_while_it_is_imported_is_tried_again(site, value):
+    site.install("acme-x", {EXPORTERS: {"x": value}}, {"acme_x.py": HALF})
+    module = importlib.import_module("acme_x")
+    assert "acme-x 1.0" in module.seen
+    assert not discovery.failures()
+    assert discovery.load_by_name(EXPORTERS, "x") in (module, module.export)
 
 
 def test_a_half_uninstalled_plugin_says_so(site):

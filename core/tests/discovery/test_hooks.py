@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -217,3 +218,28 @@ def test_every_hook_is_documented(site):
     hooks = [value for name, value in vars(hookspecs).items() if name.startswith("tangrad_")]
     assert len(hooks) == 9
     assert all("Called" in hook.__doc__ for hook in hooks)
+
+
+HALF = """
+from tangrad.plugin import hookimpl
+from tangrad.discovery.hooks import call_hook, call_hook_once
+@hookimpl
+def tangrad_report_environment(): return {"acme": ready}
+@hookimpl
+def tangrad_register_ops(): told.append(ready)
+call_hook_once("tangrad_register_ops")
+first = call_hook("tangrad_report_environment")
+told, ready, API = [], True, 1
+"""
+
+
+def test_a_plugin_that_calls_hooks_while_it_is_imported_is_called_again(site):
+    site.install("acme-p", {HOOKS: {"p": "acme_p"}}, {"acme_p.py": HALF})
+    discovery.rescan()
+    module = importlib.import_module("acme_p")
+    assert module.first == []
+    call_hook_once("tangrad_register_ops")
+    call_hook_once("tangrad_register_ops")
+    assert module.told == [True]
+    assert [facts for _, facts in call_hook("tangrad_report_environment")] == [{"acme": True}]
+    assert not discovery.failures()

@@ -50,7 +50,7 @@ def get_driver(name: str) -> DeviceDriver:
     try:
         return _open_plugin(name, plugin)
     except discovery.PluginError as error:
-        if name not in BUILTIN:
+        if name not in BUILTIN or discovery.is_half_imported(plugin):
             raise
         warnings.warn(
             f"device '{name}' is served by the slow reference device: {error}",

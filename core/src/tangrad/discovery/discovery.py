@@ -297,8 +297,19 @@ def keep_failure(plugin: Plugin, stage: str, cause: str | BaseException, remedy:
         text = "".join(traceback.format_exception(cause))
         cause = traceback.format_exception_only(cause)[0].strip()
     failure = Failure(plugin, stage, cause.rstrip("."), remedy, text)
-    current().failures[(plugin.identity, stage)] = failure
+    if stage == "probe" or not is_half_imported(plugin):
+        current().failures[(plugin.identity, stage)] = failure
     return failure
+
+
+def is_half_imported(plugin: Plugin) -> bool:
+    """Return whether a plugin's module, or a package above it, is being imported right now.
+
+    What fails then may work at its next use, so it is no failure of the plugin.
+    """
+    parts = plugin.module.split(".")
+    modules = (sys.modules.get(".".join(parts[:n])) for n in range(1, len(parts) + 1))
+    return any(getattr(getattr(m, "__spec__", None), "_initializing", False) for m in modules)
 
 
 @contextmanager

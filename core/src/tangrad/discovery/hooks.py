@@ -35,7 +35,7 @@ def call_hook(name: str, **arguments: Any) -> list[tuple[Plugin, Any]]:
     getattr(manager.hook, name)
     returned = []
     for plugin, implementation in members:
-        for value in _call_one(manager, members, plugin, implementation, name, arguments):
+        for value in _call_one(manager, members, plugin, implementation, name, arguments) or ():
             returned.append((plugin, value))
     return returned
 
@@ -53,7 +53,9 @@ def call_hook_once(name: str, **arguments: str) -> None:
                 continue
             # Noted before the call, which may itself ask for what is being registered.
             _called.add(call)
-            _call_one(manager, members, plugin, implementation, name, arguments)
+            done = _call_one(manager, members, plugin, implementation, name, arguments)
+            if done is None and discovery.is_half_imported(plugin):
+                _called.discard(call)
 
 
 def offered(hook: str, name: str) -> tuple[Any, Plugin | None]:
@@ -93,7 +95,7 @@ def _call_one(
     implementation: Any,
     name: str,
     arguments: dict[str, Any],
-) -> list[Any]:
+) -> list[Any] | None:
     others = [other for _, other in members if other is not implementation]
     try:
         with discovery.acting(plugin):
@@ -103,15 +105,20 @@ def _call_one(
     except BaseException as error:
         remedy = f"Report it to the authors of {plugin.distribution}."
         discovery.keep_failure(plugin, f"hook {name}", error, remedy)
-        return []
+        return None
 
 
 def _ready() -> tuple[pluggy.PluginManager, list[tuple[Plugin, Any]]]:
     global _manager, _members
     with _lock:
-        if _manager is None:
-            _manager, _members = _assemble()
-        return _manager, _members
+        if _manager is not None:
+            return _manager, _members
+        manager, members = _assemble()
+        taken = {plugin.identity for plugin, _ in members}
+        left_out = (p for p in discovery.plugins(discovery.HOOKS) if p.identity not in taken)
+        if not any(map(discovery.is_half_imported, left_out)):
+            _manager, _members = manager, members
+        return manager, members
 
 
 def _assemble() -> tuple[pluggy.PluginManager, list[tuple[Plugin, Any]]]:

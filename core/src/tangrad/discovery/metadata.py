@@ -102,5 +102,6 @@ def entry_points(text: str) -> list[EntryPoint]:
             name, equals, value = map(str.strip, line.partition("="))
             if not (group and equals):
                 raise ValueError(f"'{line}' is neither a group nor a name with a value")
-            found.append(EntryPoint(name, value, group))
+            # Behind the value may stand extras, `module:name [extra]`: what an installer asks for.
+            found.append(EntryPoint(name, value.partition("[")[0].rstrip(), group))
     return found

@@ -278,21 +278,23 @@ def _kind(name: str) -> Callable[[str], ModuleType] | None:
 def _from_plugin(name: str) -> ModuleType:
     from tangrad.discovery import discovery
 
+    plugin = None
     try:
         plugin = discovery.find(discovery.NAMESPACES, name)
         module = _device_module(name) if plugin is None else discovery.load(plugin)
         if not isinstance(module, ModuleType):
             raise TypeError(f"a namespace has to be a module, not {module!r}; see {plugin}")
     except Exception as error:
-        return _neutral_or_raise(name, error)
+        passing = plugin is not None and discovery.is_half_imported(plugin)
+        return _neutral_or_raise(name, error, passing)
     if _has_children(name) or any(other.startswith(f"{name}.") for other in neutral.rows()):
         _show_children(name, module)
     return module
 
 
-def _neutral_or_raise(name: str, error: Exception) -> ModuleType:
+def _neutral_or_raise(name: str, error: Exception, passing: bool) -> ModuleType:
     """Return neutral answers in place of a broken plugin, telling so; else raise."""
-    if not neutral.has_answers(name):
+    if passing or not neutral.has_answers(name):
         raise BrokenPluginModule(f"'{PREFIX}{name}' cannot be used: {error}") from error
     import warnings
 

@@ -63,33 +63,47 @@ def holds_answers(name: str) -> bool:
     return any(other.startswith(f"{name}.") and has_answers(other) for other in rows())
 
 
-def missing_message(name: str, attr: str = "") -> str:
+def what_brings(row: str, wanted: str) -> str | None:
+    """Return what to install for a row such as "command profile"; None if it is, or no row is.
+
+    Args:
+        row: of the table of neutral answers.
+        wanted: how the message calls what is missing.
+    """
+    from tangrad.discovery.discovery import version_of
+
+    package = rows().get(row, {}).get("extra") or rows().get(row, {}).get("package")
+    there = not package or (version_of(f"{ROOT}-{package}") and not switched_off(package))
+    return None if there else missing_message(row, wanted=wanted)
+
+
+def missing_message(name: str, attr: str = "", wanted: str = "") -> str:
     """Return why `tangrad.<name>`, or something in it, is not there, and what to install."""
     from tangrad.discovery.discovery import version_of
 
-    wanted = f"{PREFIX}{name}.{attr}" if attr else PREFIX + name
+    wanted = wanted or f"'{PREFIX}{name}.{attr}'".replace(".'", "'")
     package = rows().get(name, {}).get("package")
     # One that `tangrad` requires, which is not installed with the core alone.
     if package and version_of(f"{ROOT}-{package}") is None:
         return (
-            f"'{wanted}' needs a package that is not installed; "
+            f"{wanted} needs a package that is not installed; "
             f"run: pip install {ROOT}-{package} (or {ROOT}, which brings it)"
         )
     extra = rows().get(name, {}).get("extra")
     off = switched_off(name) or (extra and switched_off(extra))
     if off:
-        return f"'{wanted}' belongs to {off}, which TANGRAD_DISABLE_PLUGINS switches off"
+        return f"{wanted} belongs to {off}, which TANGRAD_DISABLE_PLUGINS switches off"
     if not extra:
-        return f"'{wanted}' does not exist: no package of {ROOT} provides it"
+        return f"{wanted} does not exist: no package of {ROOT} provides it"
     if not is_published(extra):
         return (
-            f"'{wanted}' needs the package {ROOT}[{extra}], which does not exist yet: "
+            f"{wanted} needs the package {ROOT}[{extra}], which does not exist yet: "
             f"this version of {ROOT} answers for its name only"
         )
     installed = version_of(f"{ROOT}-{extra}")
     if installed is not None:
-        return f"{ROOT}-{extra} {installed} has no '{wanted}': this version does not bring it"
-    return f"'{wanted}' needs a package that is not installed; run: pip install {ROOT}[{extra}]"
+        return f"{ROOT}-{extra} {installed} has no {wanted}: this version does not bring it"
+    return f"{wanted} needs a package that is not installed; run: pip install {ROOT}[{extra}]"
 
 
 def missing(name: str) -> MissingPluginError:

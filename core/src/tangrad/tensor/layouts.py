@@ -157,9 +157,12 @@ def _no_package(name: str, what: str) -> Any:
         if (found := _brought(self, name)) is not None:
             return found(self, *args, **kwargs)
         _require_count(name, args, kwargs)
+        from tangrad.discovery.neutral import what_brings
+
+        on = f"{name}, called on {self.dtype}{list(self.shape)} on {self.device},"
         raise NotImplementedError(
-            f"{name}: {what} tensors are made by a package that brings them, and none is "
-            f"installed (called on {self.dtype}{list(self.shape)} on {self.device})"
+            what_brings(f"{what} tensors", on)
+            or f"{on} makes or takes {what} tensors: no installed package does it for this one"
         )
 
     return _named(refuse, name, f"Refuse: {what} tensors come with a package of their own.")
