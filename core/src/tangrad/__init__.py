@@ -98,11 +98,9 @@ _LAZY = {
         ),
         "autograd.grad_mode": "no_grad enable_grad set_grad_enabled inference_mode",
         "compat.functions": (
-            "_assert _assert_async _check _check_index _check_is_size _check_not_implemented "
-            "_check_tensor_all _check_tensor_all_with _check_type _check_value _check_with "
-            "is_tensor is_floating_point is_complex is_storage numel typename is_nonzero is_conj "
-            "is_neg is_inference broadcast_shapes detach_ get_device is_distributed is_same_size "
-            "is_signed resize_as_ _convert_indices_from_coo_to_csr "
+            "_assert _assert_async is_tensor is_floating_point is_complex is_storage numel "
+            "typename is_nonzero is_conj is_neg is_inference broadcast_shapes detach_ get_device "
+            "is_distributed is_same_size is_signed resize_as_ _convert_indices_from_coo_to_csr "
             "_convert_indices_from_csr_to_coo _shape_as_tensor"
         ),
         "ops.aten": "_log_softmax _log_softmax_backward_data _softmax _softmax_backward_data",
@@ -184,7 +182,7 @@ def __dir__() -> list[str]:
         for name, op in registry.load_plain().items()
         if op.definition.function and op.definition.namespace is None
     }
-    return sorted(public | set(globals()) | set(_LAZY) | set(_SUBMODULES))
+    return sorted({*public, *globals(), *_LAZY, *_SUBMODULES, *_namespaces.names()})
 
 
 def _find_method(name: str) -> object:

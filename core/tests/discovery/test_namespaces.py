@@ -350,3 +350,17 @@ def test_sparse_layouts_can_be_compared_with_and_not_be_made():
         assert tangrad.ones(1).layout != layout
     with pytest.raises(NotImplementedError, match="package that brings the layout"):
         tangrad.zeros(2, layout=tangrad.sparse_coo)
+
+
+def test_dir_lists_the_names_that_packages_bring(site):
+    site.install(
+        "acme-n",
+        {
+            "tangrad.namespaces": {"acme": "acme_n", "acme.part": "acme_n"},
+            "tangrad.names": {"ace": "acme_n:ace"},
+        },
+        {"acme_n.py": "API = 1\nace = 1\n"},
+    )
+    discovery.rescan()
+    assert {"acme", "ace", "nn" if find_spec("tangrad.nn") else "ops"} <= set(dir(tangrad))
+    assert "acme.part" not in dir(tangrad)

@@ -156,3 +156,17 @@ def test_a_kernel_is_registered_by_package_and_name():
     made = pointwise("test_op_names::halved(Tensor x) -> Tensor", "x / 2")
     register_kernel("test_op_names::halved", lambda out, x: None, device="reference")
     assert find_op("test_op_names::halved") is made
+
+
+@pytest.mark.parametrize("use", ["tangrad.swoosh", "tangrad.ones(1).swoosh", "tangrad.ops.swoosh"])
+def test_an_op_whose_package_failed_names_it_and_the_mistake(site, use):
+    source = MODULE.format(
+        definitions="    pointwise('swoosh(Tensor x) -> Tensor', 'x * sigmod(x)')"
+    )
+    site.install("acme-swoosh", {"tangrad.plugins": {"swoosh": "acme_op"}}, {"acme_op.py": source})
+    done = site.run(f"import tangrad\n{use}")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("AttributeError")
+    assert "swoosh" in last
+    assert "; acme-swoosh 1.0 failed at hook tangrad_register_ops: ValueError: " in last
+    assert "unknown function 'sigmod'; did you mean 'sigmoid'?" in last

@@ -343,6 +343,19 @@ def failures() -> list[Failure]:
     )
 
 
+def failed_ops() -> str:
+    """Return what the error of an unknown op adds: which packages failed to bring theirs, and why.
+
+    Nothing is scanned for it: a name that is unknown was asked of the plugins before.
+    """
+    stages = ("import", "API version", "hook registration", "hook tangrad_register_ops")
+    failed = () if _scan is None else failures()
+    told = (f for f in failed if f.plugin.group in (HOOKS, OPS) and f.stage in stages)
+    return "".join(
+        f"; {f.plugin.distribution} {f.plugin.version} failed at {f.stage}: {f.cause}" for f in told
+    )
+
+
 def check_all() -> None:
     """Load every enabled plugin, so that `failures` tells about each of them."""
     refresh()

@@ -73,7 +73,12 @@ def resolve(name: str) -> Any:
         except MissingPluginModule as error:
             raise MissingPluginAttribute(str(error)) from None
     parent, _, last = full.rpartition(".")
-    raise AttributeError(f"module '{parent}' has no attribute '{last}'")
+    told = f"module '{parent}' has no attribute '{last}'"
+    if not last.startswith("_"):  # for those that introspection asks for, no scan is made
+        from tangrad.discovery.discovery import failed_ops
+
+        told += failed_ops()
+    raise AttributeError(told)
 
 
 def is_listed(name: str) -> bool:

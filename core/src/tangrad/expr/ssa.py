@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from weakref import WeakValueDictionary
 
-from tangrad.expr.errors import ExpressionError
+from tangrad.expr.errors import ExpressionError, hint
 from tangrad.expr.primitives import PRIMITIVES
 from tangrad.expr.scalar_eval import fold
 
@@ -80,7 +80,7 @@ def call(op: str, *args: Node, value: Scalar | None = None) -> Node:
         return _intern(op, args, value)
     primitive = PRIMITIVES.get(op)
     if primitive is None:
-        raise ExpressionError(f"unknown function {op!r}; known: {', '.join(sorted(PRIMITIVES))}")
+        raise ExpressionError(f"unknown function {op!r}{hint(op, PRIMITIVES)}")
     if len(args) != primitive.arity:
         raise ExpressionError(f"{op} takes {primitive.arity} arguments, got {len(args)}")
     if args and all(arg.op == "literal" for arg in args):

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tangrad.expr.errors import ExpressionError
+from tangrad.expr.errors import ExpressionError, hint
 from tangrad.expr.primitives import OPERATORS, PRIMITIVES
 from tangrad.expr.ssa import Node, call, literal, name, walk
 
@@ -102,7 +102,7 @@ class _Reader:
             return found
         if tree.id in CONSTANTS:
             return literal(CONSTANTS[tree.id])
-        raise self.fail(tree, f"unknown name {tree.id!r}; inputs are {sorted(self.inputs)}")
+        raise self.fail(tree, f"unknown name {tree.id!r}{hint(tree.id, self.scope)}")
 
     def operator(self, tree: ast.AST) -> str:
         found = OPERATORS.get(type(tree).__name__)

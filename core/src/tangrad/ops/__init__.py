@@ -40,12 +40,10 @@ def __getattr__(name: str) -> Any:
     if name in NAMESPACES:
         return NAMESPACES[name]
     try:
-        found = find(name)
-    except AttributeError:
-        pass
-    else:
-        globals()[name] = found
+        globals()[name] = found = find(name)
         return found
+    except AttributeError as error:
+        unknown = error
     namespace = find_namespace(name)
     if namespace is not None:
         return namespace
@@ -60,7 +58,7 @@ def __getattr__(name: str) -> Any:
     except AttributeError as error:
         if isinstance(error, RuntimeError):  # of a package that is not installed, or broken
             raise
-        raise AttributeError(f"no op named '{name}' is defined") from None
+        raise unknown from None
 
 
 class _Ops(ModuleType):

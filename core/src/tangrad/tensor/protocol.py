@@ -33,7 +33,10 @@ def find_attribute(t: Any, name: str) -> Any:
     if found is None:
         found = _method_of_layout(t, name)
     if found is None:
-        raise AttributeError(f"'{type(t).__name__}' object has no attribute '{name}'")
+        from tangrad.discovery.discovery import failed_ops
+
+        told = f"'{type(t).__name__}' object has no attribute '{name}'"
+        raise AttributeError(told if name.startswith("_") else told + failed_ops())
     return found.__get__(t, type(t)) if hasattr(found, "__get__") else found
 
 

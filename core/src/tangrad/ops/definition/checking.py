@@ -6,9 +6,10 @@ The core's own definitions are checked by its tests, and not by every import.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
+
+from tangrad.expr.errors import hint
 
 _TYPES = frozenset(
     "Operand Scalar Scalar? Tensor Tensor? Tensor[] any bool bool? device? dim dim? dim[] dim[]? "
@@ -41,9 +42,7 @@ def _known(definition: Any, what: str, given: Iterable[str], known: Iterable[str
     for name in given:
         if name in choices:
             continue
-        near = get_close_matches(name, choices, 1)
-        hint = f"; did you mean '{near[0]}'?" if near else f"; known: {', '.join(choices)}"
-        raise _error(definition, f"{what} '{name}' is unknown{hint}")
+        raise _error(definition, f"{what} '{name}' is unknown{hint(name, choices)}")
 
 
 def _check_parameters(definition: Any) -> None:

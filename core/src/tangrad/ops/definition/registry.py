@@ -142,7 +142,9 @@ def find(name: str) -> _C.Op:
     if found is None:
         found = _from_plugins(name)
     if found is None:
-        raise AttributeError(f"no op named '{name}' is defined")
+        from tangrad.discovery.discovery import failed_ops
+
+        raise AttributeError(f"no op named '{name}' is defined{failed_ops()}")
     return found
 
 
