@@ -1,6 +1,6 @@
 """Typical calls and the types that a checker must find for them."""
 
-from typing import assert_type
+from typing import Any, assert_type
 
 import tangrad
 import tangrad.nn.functional as F
@@ -145,3 +145,39 @@ loss = nn.MSELoss()(model(x), x)
 optimizer.zero_grad()
 optimizer.step()
 weight: Tensor = nn.Parameter(x)
+
+# Layers
+layer = nn.Linear(3, 4)
+assert_type(layer.weight, Tensor)
+assert_type(layer.forward(x), Tensor)
+assert_type(nn.Conv2d(1, 2, 3).forward(x), Tensor)
+assert_type(nn.CrossEntropyLoss().forward(x, x), Tensor)
+for parameter_name, parameter in layer.named_parameters():
+    assert_type(parameter_name, str)
+    assert_type(parameter, nn.Parameter)
+for _, submodule in layer.named_modules():
+    assert_type(submodule, nn.Module)
+for _, buffer in layer.named_buffers():
+    assert_type(buffer, Tensor)
+assert_type(list(layer.parameters()), list[nn.Parameter])
+assert_type(layer.state_dict(), dict[str, Any])
+optim.SGD(layer.parameters(), 0.1)
+layer.load_state_dict(layer.state_dict())
+
+# Switches of recording
+assert_type(tangrad.no_grad(), tangrad.no_grad)
+assert_type(tangrad.enable_grad(), tangrad.enable_grad)
+
+
+@tangrad.no_grad()
+def evaluated(model: nn.Module, count: int) -> list[float]:
+    return [0.0] * count
+
+
+@tangrad.inference_mode()
+def predicted(count: int) -> Tensor:
+    return tangrad.zeros(count)
+
+
+assert_type(evaluated(layer, 3), list[float])
+assert_type(predicted(3), Tensor)

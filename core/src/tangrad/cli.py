@@ -50,7 +50,7 @@ def _run_command(given: list[str]) -> int:
     # A command may take its words as they are, such as the arguments of another program.
     chosen = commands.choices.get(given[0])
     if chosen is None and (
-        absent := neutral.what_brings(f"command {given[0]}", f"'{given[0]}'")
+        absent := neutral.what_brings(f"command.{given[0]}", f"'{given[0]}'")
     ):
         parser.error(absent)
     run_words = chosen.get_default("run_words") if chosen is not None else None
@@ -225,7 +225,7 @@ def _export(options: argparse.Namespace) -> int:
         return 1
     except (LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
         absent = isinstance(error, LookupError) and neutral.what_brings(
-            f"exporters {options.to}", f"the exporter {options.to}"
+            f"exporters.{options.to}", f"the exporter {options.to}"
         )
         print(f"python -m tangrad export: {absent or error}", file=sys.stderr)
         return 1

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self, TypeVar, overload
 
 from tangrad import _C
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class _ModeBase:
@@ -22,7 +24,7 @@ class _ModeBase:
     def __exit__(self, *exc: Any) -> None:
         raise NotImplementedError
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: _F) -> _F:
         from functools import wraps
 
         if isinstance(function, type):
@@ -42,9 +44,9 @@ class _ModeBase:
             with self.clone():
                 return function(*args, **kwargs)
 
-        return inside
+        return inside  # type: ignore[return-value]
 
-    def _generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _generator(self, function: Callable[..., Any]) -> Any:
         from functools import wraps
 
         @wraps(function)
@@ -76,6 +78,10 @@ class _GradMode(_ModeBase):
     mode = True
     previous: list[bool]
 
+    @overload
+    def __new__(cls, orig_func: None = None) -> Self: ...
+    @overload
+    def __new__(cls, orig_func: Callable[..., Any]) -> Any: ...
     def __new__(cls, orig_func: Any = None) -> Any:
         made = object.__new__(cls)
         made.previous = []
@@ -117,7 +123,7 @@ class set_grad_enabled(_ModeBase):
         """Return a fresh context of the same setting."""
         return type(self)(self.mode)
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: _F) -> _F:
         """Decorate a function; outside of it the switch is as it was before."""
         _C._set_grad_enabled(self.previous)
         return super().__call__(function)

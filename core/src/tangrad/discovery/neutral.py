@@ -64,7 +64,7 @@ def holds_answers(name: str) -> bool:
 
 
 def what_brings(row: str, wanted: str) -> str | None:
-    """Return what to install for a row such as "command profile"; None if it is, or no row is.
+    """Return what to install for a row such as "command.profile"; None if it is, or no row is.
 
     Args:
         row: of the table of neutral answers.

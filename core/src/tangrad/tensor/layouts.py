@@ -161,7 +161,7 @@ def _no_package(name: str, what: str) -> Any:
 
         on = f"{name}, called on {self.dtype}{list(self.shape)} on {self.device},"
         raise NotImplementedError(
-            what_brings(f"{what} tensors", on)
+            what_brings(f"tensors.{what}", on)
             or f"{on} makes or takes {what} tensors: no installed package does it for this one"
         )
 

@@ -2,7 +2,7 @@
 """Compiled ``__call__``, ``__getattr__`` and ``__setattr__`` of ``nn.Module``.
 
 ``Module`` itself stays an ordinary Python class, because users mix it with any other class; a
-compiled base would forbid that as soon as it had a field. What is compiled are two type slots,
+compiled base would forbid that as soon as it had a field. What is compiled are type slots,
 put into each subclass by `accelerate` when the class is made. When somebody later assigns
 ``__call__`` or ``__getattr__``, CPython rewrites the slot, so a patched class is slower and right.
 ``__setattr__`` is a compiled function and no slot, which would have CPython refuse
@@ -56,7 +56,23 @@ cdef extern from *:
             tangrad_call_failed(self);
         return result;
     }
+    static initproc tangrad_inner_init;
+    static void (*tangrad_init_failed)(PyObject *);
+    static int tangrad_init(PyObject *self, PyObject *args, PyObject *kwargs) {
+        int result = tangrad_inner_init(self, args, kwargs);
+        if (result < 0 && PyErr_ExceptionMatches(PyExc_TypeError))
+            tangrad_init_failed(self);
+        return result;
+    }
+    static void tangrad_find_init(PyTypeObject *type) { tangrad_inner_init = type->tp_init; }
+    static void tangrad_set_init(PyTypeObject *type) {
+        if (type->tp_init == tangrad_inner_init)
+            type->tp_init = tangrad_init;
+    }
     """
+    void (*tangrad_init_failed)(PyObject*)
+    void tangrad_find_init(PyTypeObject*)
+    void tangrad_set_init(PyTypeObject*)
     ternaryfunc tangrad_inner_call
     void (*tangrad_call_failed)(PyObject*)
     object tangrad_call(object, PyObject*, PyObject*)
@@ -347,6 +363,33 @@ def get_registered(self, name):
     return <object>found
 
 
+cdef void init_failed(PyObject* module) noexcept:
+    """Have an error of the arguments of a constructor name the class that was to be made."""
+    cdef PyObject* kind = NULL
+    cdef PyObject* error = NULL
+    cdef PyObject* trace = NULL
+    PyErr_Fetch(&kind, &error, &trace)
+    PyErr_NormalizeException(&kind, &error, &trace)
+    try:
+        from tangrad.nn.modules.arguments import say_whose
+
+        say_whose(<object>module, <object>error, <object>trace if trace != NULL else None)
+    except BaseException:
+        pass  # the error is right as it is
+    PyErr_Restore(kind, error, trace)
+
+
+tangrad_init_failed = init_failed
+
+
+class _OfPython:
+    def __init__(self):
+        pass
+
+
+tangrad_find_init(<PyTypeObject*>_OfPython)
+
+
 cdef PyObject* OBJECT_GETATTRIBUTE = _PyType_Lookup(
     <PyTypeObject*>object, <PyObject*>"__getattribute__"
 )
@@ -359,6 +402,7 @@ def accelerate(cls):
     cdef PyTypeObject* target = <PyTypeObject*>cls
     if _PyType_Lookup(target, <PyObject*>"__call__") == <PyObject*>call:
         tangrad_set_call(target, <ternaryfunc>tangrad_call)
+    tangrad_set_init(target)
     if (
         _PyType_Lookup(target, <PyObject*>"__getattr__") == <PyObject*>get_registered
         and _PyType_Lookup(target, <PyObject*>"__getattribute__") == OBJECT_GETATTRIBUTE

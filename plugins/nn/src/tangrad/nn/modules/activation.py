@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn import init as initialize
 from tangrad.nn.modules.module import Module
@@ -38,7 +39,7 @@ class ReLU(Module):
         super().__init__()
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.relu(input, inplace=self.inplace)
 
@@ -91,7 +92,7 @@ class Hardtanh(Module):
         self.max_val = max_val
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
 
@@ -119,7 +120,7 @@ class ReLU6(Hardtanh):
 class Sigmoid(Module):
     """Return 1 / (1 + exp(-x)), elementwise."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.sigmoid(input)
 
@@ -127,7 +128,7 @@ class Sigmoid(Module):
 class Tanh(Module):
     """Return the hyperbolic tangent, elementwise."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.tanh(input)
 
@@ -143,7 +144,7 @@ class SiLU(Module):
         super().__init__()
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.silu(input, inplace=self.inplace)
 
@@ -163,7 +164,7 @@ class GELU(Module):
         super().__init__()
         self.approximate = approximate
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.gelu(input, approximate=self.approximate)
 
@@ -185,7 +186,7 @@ class LeakyReLU(Module):
         self.negative_slope = negative_slope
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.leaky_relu(input, self.negative_slope, self.inplace)
 
@@ -223,7 +224,7 @@ class PReLU(Module):
         """Set the slopes to what they were at first."""
         initialize.constant_(self.weight, self.init)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.prelu(input, self.weight)
 
@@ -245,7 +246,7 @@ class ELU(Module):
         self.alpha = alpha
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.elu(input, self.alpha, self.inplace)
 
@@ -276,7 +277,7 @@ class _AlongDim(Module):
 class Softmax(_AlongDim):
     """Return exp(x) divided by its sum along `dim`."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.softmax(input, self.dim)
 
@@ -288,7 +289,7 @@ class Softmax(_AlongDim):
 class Softmin(_AlongDim):
     """Return `Softmax` of the negated input."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.softmin(input, self.dim)
 
@@ -300,7 +301,7 @@ class Softmin(_AlongDim):
 class LogSoftmax(_AlongDim):
     """Return the logarithm of `Softmax`, computed without overflow."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.log_softmax(input, self.dim)
 

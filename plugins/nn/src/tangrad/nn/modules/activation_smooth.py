@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn.modules.module import Module
 
@@ -39,7 +38,7 @@ class CELU(Module):
         self.alpha = alpha
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.celu(input, self.alpha, self.inplace)
 
@@ -59,7 +58,7 @@ class SELU(Module):
         super().__init__()
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.selu(input, self.inplace)
 
@@ -79,7 +78,7 @@ class Mish(Module):
         super().__init__()
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.mish(input, inplace=self.inplace)
 
@@ -99,7 +98,7 @@ class Hardsigmoid(Module):
         super().__init__()
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.hardsigmoid(input, self.inplace)
 
@@ -115,7 +114,7 @@ class Hardswish(Module):
         super().__init__()
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.hardswish(input, self.inplace)
 
@@ -123,7 +122,7 @@ class Hardswish(Module):
 class LogSigmoid(Module):
     """Return log(1 / (1 + exp(-x))), elementwise, without overflow."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.logsigmoid(input)
 
@@ -141,7 +140,7 @@ class Softplus(Module):
         self.beta = beta
         self.threshold = threshold
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.softplus(input, self.beta, self.threshold)
 
@@ -161,7 +160,7 @@ class Softshrink(Module):
         super().__init__()
         self.lambd = lambd
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.softshrink(input, self.lambd)
 
@@ -181,7 +180,7 @@ class Hardshrink(Module):
         super().__init__()
         self.lambd = lambd
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.hardshrink(input, self.lambd)
 
@@ -193,7 +192,7 @@ class Hardshrink(Module):
 class Tanhshrink(Module):
     """Return x - tanh(x), elementwise."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.tanhshrink(input)
 
@@ -201,7 +200,7 @@ class Tanhshrink(Module):
 class Softsign(Module):
     """Return x / (1 + |x|), elementwise."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.softsign(input)
 
@@ -221,7 +220,7 @@ class Threshold(Module):
         self.value = value
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.threshold(input, self.threshold, self.value, self.inplace)
 
@@ -250,7 +249,7 @@ class RReLU(Module):
         self.upper = upper
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
@@ -271,7 +270,7 @@ class GLU(Module):
         super().__init__()
         self.dim = dim
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of half the size along `dim`."""
         return F.glu(input, self.dim)
 
@@ -283,7 +282,7 @@ class GLU(Module):
 class Softmax2d(Module):
     """Apply softmax over the channels at each place of an image."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Map (N, C, H, W) or (C, H, W) to the same shape.
 
         Raises:

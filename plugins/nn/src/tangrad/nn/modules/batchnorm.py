@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn import init
 from tangrad.nn.modules.lazy import LazyModuleMixin
@@ -117,7 +118,7 @@ class _BatchNorm(_NormBase):
             return False
         return share > 0 and fuses(input) and _normalization().in_one_pass(input, [mean, var])
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         self._check_input_dim(input)
         share = 0.0 if self.momentum is None else self.momentum
@@ -230,7 +231,7 @@ class SyncBatchNorm(_BatchNorm):
         if input.shape[1] == 0:
             raise ValueError("SyncBatchNorm number of input channels should be non-zero")
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         if self.training and _processes(self.process_group) > 1:
             self._check_input_dim(input)

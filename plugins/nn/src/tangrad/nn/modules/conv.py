@@ -6,6 +6,7 @@ import math
 from typing import Any, cast
 
 import tangrad
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn import init
 from tangrad.nn.modules.lazy import LazyModuleMixin
@@ -37,8 +38,8 @@ class _ConvNd(Module):
     _dimensions: int
     _function: str
     _transposed = False
-    weight: Any
-    bias: Any
+    weight: Tensor
+    bias: Tensor | None
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ class _ConvNd(Module):
         convolve = getattr(F, self._function)
         return convolve(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Map (N, in_channels, *) to (N, out_channels, *); N may be missing."""
         return self._conv_forward(input, self.weight, self.bias)
 
@@ -280,7 +281,7 @@ class _ConvTransposeNd(_ConvNd):
             )
         return tuple(n - a for n, a in zip(wanted, least, strict=True))
 
-    def forward(self, input: Any, output_size: Any = None) -> Any:
+    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         """Map (N, in_channels, *) to (N, out_channels, *); N may be missing.
 
         Args:
@@ -352,8 +353,8 @@ class _LazyConvXdMixin(LazyModuleMixin):
     """Declare and make the parameters of a lazy convolution."""
 
     _dimensions: int
-    bias: Any
-    weight: Any
+    bias: Tensor | None
+    weight: Tensor
     groups: int
     in_channels: int
     out_channels: int

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn.modules.module import Module
 
@@ -27,7 +26,7 @@ class PairwiseDistance(Module):
         self.eps = eps
         self.keepdim = keepdim
 
-    def forward(self, x1: Any, x2: Any) -> Any:
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Map (N, D) or (D), and the same, to (N) or ()."""
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
@@ -48,6 +47,6 @@ class CosineSimilarity(Module):
         self.dim = dim
         self.eps = eps
 
-    def forward(self, x1: Any, x2: Any) -> Any:
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Return a tensor without the dimension `dim`."""
         return F.cosine_similarity(x1, x2, self.dim, self.eps)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn.modules.module import Module
 
@@ -46,7 +45,7 @@ class _DropoutNd(Module):
 class Dropout(_DropoutNd):
     """In training, zero elements with probability `p` and scale the rest by 1 / (1 - p)."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.dropout(input, self.p, self.training, self.inplace)
 
@@ -57,7 +56,7 @@ class Dropout1d(_DropoutNd):
     The input is (N, C, L) or (C, L).
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
@@ -68,7 +67,7 @@ class Dropout2d(_DropoutNd):
     The input is (N, C, H, W) or (N, C, L).
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
@@ -79,7 +78,7 @@ class Dropout3d(_DropoutNd):
     The input is (N, C, D, H, W) or (C, D, H, W).
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
@@ -90,7 +89,7 @@ class AlphaDropout(_DropoutNd):
     Scale and shift keep mean 0 and variance 1 (https://arxiv.org/abs/1706.02515).
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.alpha_dropout(input, self.p, self.training, self.inplace)
 
@@ -101,6 +100,6 @@ class FeatureAlphaDropout(_DropoutNd):
     Scale and shift keep mean 0 and variance 1 (https://arxiv.org/abs/1706.02515).
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)

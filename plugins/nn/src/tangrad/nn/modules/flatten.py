@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad import Tensor
 from tangrad.nn.modules.module import Module
 
 __all__ = ["Flatten", "Unflatten"]
@@ -22,7 +23,7 @@ class Flatten(Module):
         self.start_dim = start_dim
         self.end_dim = end_dim
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return `input.flatten(start_dim, end_dim)`."""
         return input.flatten(self.start_dim, self.end_dim)
 
@@ -60,7 +61,7 @@ class Unflatten(Module):
         self.dim = dim
         self.unflattened_size = unflattened_size
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return `input.unflatten(dim, unflattened_size)`."""
         return input.unflatten(self.dim, self.unflattened_size)
 

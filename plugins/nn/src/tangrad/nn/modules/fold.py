@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn.modules.module import Module
 
@@ -36,7 +37,7 @@ class Fold(Module):
         self.padding = padding
         self.stride = stride
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Map (N, C prod(kernel_size), windows) to (N, C, *output_size); N may be missing."""
         return F.fold(
             input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
@@ -69,7 +70,7 @@ class Unfold(Module):
         self.padding = padding
         self.stride = stride
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Map (N, C, H, W) to (N, C prod(kernel_size), windows); N may be missing."""
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 

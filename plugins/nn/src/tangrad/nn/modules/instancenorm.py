@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn.modules.batchnorm import _LazyNormBase, _NormBase
 
@@ -46,7 +47,7 @@ class _InstanceNorm(_NormBase):
                 f"expected {rank + 1}D or {rank + 2}D input (got {input.dim()}D input)"
             )
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         self._check_input_dim(input)
         batched = input.dim() == self._dimensions + 2

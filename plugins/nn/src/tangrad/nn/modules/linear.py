@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import tangrad
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn import init
 from tangrad.nn.modules.lazy import LazyModuleMixin
@@ -44,7 +45,7 @@ class Linear(Module):
 
     in_features: int
     out_features: int
-    weight: Any
+    weight: Tensor
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class Linear(Module):
             bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Map (*, in_features) to (*, out_features)."""
         return F.linear(input, self.weight, self.bias)
 
@@ -135,7 +136,7 @@ class Bilinear(Module):
         if self.bias is not None:
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input1: Any, input2: Any) -> Any:
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         """Map (*, in1_features) and (*, in2_features) to (*, out_features)."""
         return F.bilinear(input1, input2, self.weight, self.bias)
 

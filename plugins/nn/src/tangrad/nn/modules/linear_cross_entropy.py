@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn.linear_cross_entropy import LinearCrossEntropyOptions
 from tangrad.nn.modules.linear import Linear
@@ -67,7 +68,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         self.linear = Linear(in_features, count, bias=bias, device=device, dtype=dtype)
         self.options = options
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the losses."""
         shape = (self.num_classes, *self.out_features)
         bias = self.linear.bias

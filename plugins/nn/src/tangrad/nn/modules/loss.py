@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn.modules.module import Module
 
@@ -74,7 +75,7 @@ class _WeightedLoss(_Loss):
 class L1Loss(_Loss):
     """Return the mean absolute difference."""
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the input's shape."""
         return F.l1_loss(input, target, reduction=self.reduction)
 
@@ -82,7 +83,7 @@ class L1Loss(_Loss):
 class MSELoss(_Loss):
     """Return the mean squared difference."""
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the input's shape."""
         return F.mse_loss(input, target, reduction=self.reduction)
 
@@ -110,7 +111,7 @@ class BCEWithLogitsLoss(_Loss):
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the input's shape."""
         return F.binary_cross_entropy_with_logits(
             input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
@@ -139,7 +140,7 @@ class NLLLoss(_WeightedLoss):
         super().__init__(weight, size_average, reduce, reduction)
         self.ignore_index = ignore_index
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the target's shape."""
         return F.nll_loss(
             input,
@@ -175,7 +176,7 @@ class CrossEntropyLoss(_WeightedLoss):
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of shape (N, *)."""
         return F.cross_entropy(
             input,

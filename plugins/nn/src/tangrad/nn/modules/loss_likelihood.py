@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn.modules.loss import NLLLoss, _Loss, _WeightedLoss
 
@@ -22,7 +23,7 @@ __all__ = [
 class BCELoss(_WeightedLoss):
     """Return the cross entropy of probabilities against probabilities."""
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the losses."""
         return F.binary_cross_entropy(
             input,
@@ -52,7 +53,7 @@ class KLDivLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.log_target = log_target
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the losses."""
         return F.kl_div(
             input,
@@ -88,7 +89,7 @@ class PoissonNLLLoss(_Loss):
         self.full = full
         self.eps = eps
 
-    def forward(self, log_input: Any, target: Any) -> Any:
+    def forward(self, log_input: Any, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the losses."""
         return F.poisson_nll_loss(
             log_input,
@@ -120,7 +121,7 @@ class GaussianNLLLoss(_Loss):
         self.full = full
         self.eps = eps
 
-    def forward(self, input: Any, target: Any, var: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor, var: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the losses."""
         return F.gaussian_nll_loss(
             input,
@@ -152,7 +153,9 @@ class CTCLoss(_Loss):
         self.blank = blank
         self.zero_infinity = zero_infinity
 
-    def forward(self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> Any:
+    def forward(
+        self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
+    ) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the losses."""
         return F.ctc_loss(
             log_probs,
@@ -185,7 +188,7 @@ class SmoothL1Loss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.beta = beta
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the losses."""
         return F.smooth_l1_loss(
             input,
@@ -216,7 +219,7 @@ class HuberLoss(_Loss):
         super().__init__(reduction=reduction)
         self.delta = delta
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the losses."""
         return F.huber_loss(
             input,

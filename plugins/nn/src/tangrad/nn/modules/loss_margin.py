@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn.modules.distance import PairwiseDistance
 from tangrad.nn.modules.loss import _Loss, _WeightedLoss
@@ -42,7 +43,7 @@ class CosineEmbeddingLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
-    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the losses."""
         return F.cosine_embedding_loss(
             input1,
@@ -73,7 +74,7 @@ class HingeEmbeddingLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the losses."""
         return F.hinge_embedding_loss(
             input,
@@ -103,7 +104,7 @@ class MarginRankingLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
-    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the losses."""
         return F.margin_ranking_loss(
             input1,
@@ -117,7 +118,7 @@ class MarginRankingLoss(_Loss):
 class MultiLabelMarginLoss(_Loss):
     """Ask the scores of several target classes to exceed all others by 1."""
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the losses."""
         return F.multilabel_margin_loss(
             input,
@@ -129,7 +130,7 @@ class MultiLabelMarginLoss(_Loss):
 class MultiLabelSoftMarginLoss(_WeightedLoss):
     """Average over the classes the cross entropy of the sigmoid of scores."""
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the losses."""
         return F.multilabel_soft_margin_loss(
             input,
@@ -171,7 +172,7 @@ class MultiMarginLoss(_WeightedLoss):
         self.p = p
         self.margin = margin
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the losses."""
         return F.multi_margin_loss(
             input,
@@ -186,7 +187,7 @@ class MultiMarginLoss(_WeightedLoss):
 class SoftMarginLoss(_Loss):
     """Return log(1 + exp(-target input)) for targets 1 and -1."""
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the losses."""
         return F.soft_margin_loss(
             input,
@@ -229,7 +230,7 @@ class TripletMarginLoss(_Loss):
         self.eps = eps
         self.swap = swap
 
-    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the losses."""
         return F.triplet_margin_loss(
             anchor,
@@ -271,7 +272,7 @@ class TripletMarginWithDistanceLoss(_Loss):
         self.margin = margin
         self.swap = swap
 
-    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """Return a scalar, or with reduction ``"none"`` a tensor of the losses."""
         return F.triplet_margin_with_distance_loss(
             anchor,

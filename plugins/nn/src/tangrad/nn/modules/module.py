@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import tangrad
 import tangrad.nn._module as _module
+from tangrad import Tensor
 from tangrad.__future__ import get_swap_module_params_on_conversion
 from tangrad.nn.modules import hooks as _hooks
 from tangrad.nn.modules.conversion import converted, parse_to, swapped
@@ -348,14 +349,14 @@ class Module(Stateful, Hooked):
                     seen.add(member)
                 yield (f"{module_prefix}.{name}" if module_prefix else name), member
 
-    def parameters(self, recurse: bool = True) -> Iterator[Any]:
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """Iterate over the parameters, of submodules too when `recurse`."""
         for _, parameter in self.named_parameters(recurse=recurse):
             yield parameter
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Any]]:
+    ) -> Iterator[tuple[str, Parameter]]:
         """Iterate over (name, parameter).
 
         Args:
@@ -367,14 +368,14 @@ class Module(Stateful, Hooked):
             lambda module: module._parameters.items(), prefix, recurse, remove_duplicate
         )
 
-    def buffers(self, recurse: bool = True) -> Iterator[Any]:
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """Iterate over the buffers, of submodules too when `recurse`."""
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Any]]:
+    ) -> Iterator[tuple[str, Tensor]]:
         """Iterate over (name, buffer).
 
         Args:
@@ -406,7 +407,7 @@ class Module(Stateful, Hooked):
 
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Any]]:
+    ) -> Iterator[tuple[str, Module]]:
         """Iterate over (name, module) of this module and all below it.
 
         Args:

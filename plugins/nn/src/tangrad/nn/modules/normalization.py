@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn import init
 from tangrad.nn.modules.module import Module
@@ -66,7 +67,7 @@ class LayerNorm(Module):
         if self.bias is not None:
             init.zeros_(self.bias)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
@@ -120,7 +121,7 @@ class RMSNorm(Module):
         if self.weight is not None:
             init.ones_(self.weight)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
@@ -147,8 +148,8 @@ class GroupNorm(Module):
         ValueError: if `num_channels` is not divisible by `num_groups`.
     """
 
-    weight: Any
-    bias: Any
+    weight: Tensor
+    bias: Tensor
 
     def __init__(
         self,
@@ -182,7 +183,7 @@ class GroupNorm(Module):
         if self.bias is not None:
             init.zeros_(self.bias)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape, (N, num_channels, *)."""
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
@@ -211,7 +212,7 @@ class LocalResponseNorm(Module):
         self.beta = beta
         self.k = k
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape, (N, C, *)."""
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
@@ -240,7 +241,7 @@ class CrossMapLRN2d(Module):
         self.beta = beta
         self.k = k
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape, (N, C, H, W).
 
         Raises:

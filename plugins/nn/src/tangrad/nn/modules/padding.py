@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn.modules.module import Module
 from tangrad.nn.modules.utils import _ntuple
@@ -42,7 +43,7 @@ class _PadNd(Module):
         super().__init__()
         self.padding = _ntuple(2 * self._dimensions)(padding)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a larger tensor; the leading dimensions stay."""
         self._check_input_dim(input)
         return F.pad(input, self.padding, self._mode)
@@ -82,7 +83,7 @@ class _ConstantPadNd(Module):
         self.padding = _ntuple(2 * self._dimensions)(padding)
         self.value = value
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Return a larger tensor; the leading dimensions stay."""
         return F.pad(input, self.padding, "constant", self.value)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn.modules.module import Module
 
@@ -21,7 +20,7 @@ class PixelShuffle(Module):
         super().__init__()
         self.upscale_factor = upscale_factor
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Map (*, C r r, H, W) to (*, C, H r, W r)."""
         return F.pixel_shuffle(input, self.upscale_factor)
 
@@ -41,7 +40,7 @@ class PixelUnshuffle(Module):
         super().__init__()
         self.downscale_factor = downscale_factor
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Map (*, C, H r, W r) to (*, C r r, H, W)."""
         return F.pixel_unshuffle(input, self.downscale_factor)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn.modules.module import Module
 from tangrad.nn.modules.utils import _ntuple
@@ -63,7 +64,7 @@ class _MaxPoolNd(Module):
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Any:
         """Map (N, C, *) to (N, C, *); N may be missing."""
         return getattr(F, self._function)(
             input,
@@ -113,7 +114,7 @@ class AvgPool1d(_AvgPoolNd):
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Map (N, C, L) to (N, C, L'); N may be missing."""
         return F.avg_pool1d(
             input,
@@ -147,7 +148,7 @@ class _AvgPoolOverNumber(_AvgPoolNd):
         self.count_include_pad = count_include_pad
         self.divisor_override = divisor_override
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Map (N, C, *) to (N, C, *); N may be missing."""
         return getattr(F, self._function)(
             input,
@@ -204,7 +205,7 @@ class _AdaptiveAvgPoolNd(Module):
         super().__init__()
         self.output_size = output_size
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Map (N, C, *) to (N, C, *output_size); N may be missing."""
         return getattr(F, self._function)(input, self.output_size)
 
@@ -229,7 +230,7 @@ class _AdaptiveMaxPoolNd(Module):
         self.output_size = output_size
         self.return_indices = return_indices
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Any:
         """Map (N, C, *) to (N, C, *output_size); N may be missing."""
         return getattr(F, self._function)(input, self.output_size, self.return_indices)
 
@@ -282,7 +283,7 @@ class _FractionalMaxPoolNd(Module):
         if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Any:
         """Map (N, C, *) to (N, C, *); N may be missing."""
         return getattr(F, self._function)(
             input,
@@ -315,7 +316,7 @@ class _LPPoolNd(Module):
         self.stride = stride
         self.ceil_mode = ceil_mode
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Map (N, C, *) to (N, C, *); N may be missing."""
         return getattr(F, self._function)(
             input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
@@ -348,7 +349,7 @@ class _MaxUnpoolNd(Module):
         self.stride = spread(stride if stride is not None else kernel_size)
         self.padding = spread(padding)
 
-    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         """Map (N, C, *) and where its elements were to (N, C, *); N may be missing."""
         return getattr(F, self._function)(
             input, indices, self.kernel_size, self.stride, self.padding, output_size

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import tangrad
+from tangrad import Tensor
 from tangrad.nn import init, recurrence
 from tangrad.nn.modules.module import Module
 from tangrad.nn.parameter import Parameter
@@ -215,7 +216,7 @@ class RNNBase(Module):
         super().__setstate__(state)
         self.__dict__.setdefault("proj_size", 0)
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: Tensor, hx: Any = None) -> Any:
         """Run over sequences.
 
         Args:

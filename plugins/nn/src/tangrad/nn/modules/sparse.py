@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn import init
 from tangrad.nn.modules.module import Module
@@ -81,7 +82,7 @@ class Embedding(Module):
             with tangrad.no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Map integers of shape (*) to vectors of shape (*, embedding_dim)."""
         return F.embedding(
             input,
@@ -221,7 +222,7 @@ class EmbeddingBag(Module):
             with tangrad.no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
-    def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
+    def forward(self, input: Tensor, offsets: Any = None, per_sample_weights: Any = None) -> Tensor:
         """Map bags of integers to vectors (B, embedding_dim).
 
         Args:

@@ -157,7 +157,7 @@ class Stateful:
 
     def state_dict(
         self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
-    ) -> Any:
+    ) -> dict[str, Any]:
         """Return an ordered dictionary of all parameters and persistent buffers.
 
         Args:

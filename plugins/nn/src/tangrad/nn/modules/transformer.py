@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tangrad
+from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn import init
 from tangrad.nn.modules.attention import MultiheadAttention
@@ -111,11 +112,11 @@ class TransformerEncoderLayer(Module):
 
     def forward(
         self,
-        src: Any,
+        src: Tensor,
         src_mask: Any = None,
         src_key_padding_mask: Any = None,
         is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """Return the sequence after the layer.
 
         Args:
@@ -204,7 +205,7 @@ class TransformerDecoderLayer(Module):
 
     def forward(
         self,
-        tgt: Any,
+        tgt: Tensor,
         memory: Any,
         tgt_mask: Any = None,
         memory_mask: Any = None,
@@ -212,7 +213,7 @@ class TransformerDecoderLayer(Module):
         memory_key_padding_mask: Any = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """Return the sequence after the layer.
 
         Args:
@@ -291,11 +292,11 @@ class TransformerEncoder(Module):
 
     def forward(
         self,
-        src: Any,
+        src: Tensor,
         mask: Any = None,
         src_key_padding_mask: Any = None,
         is_causal: bool | None = None,
-    ) -> Any:
+    ) -> Tensor:
         """Return the sequence after all layers.
 
         Args:
@@ -331,7 +332,7 @@ class TransformerDecoder(Module):
 
     def forward(
         self,
-        tgt: Any,
+        tgt: Tensor,
         memory: Any,
         tgt_mask: Any = None,
         memory_mask: Any = None,
@@ -339,7 +340,7 @@ class TransformerDecoder(Module):
         memory_key_padding_mask: Any = None,
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """Return the sequence after all layers; see `TransformerDecoderLayer.forward`.
 
         Args:
@@ -431,8 +432,8 @@ class Transformer(Module):
 
     def forward(
         self,
-        src: Any,
-        tgt: Any,
+        src: Tensor,
+        tgt: Tensor,
         src_mask: Any = None,
         tgt_mask: Any = None,
         memory_mask: Any = None,
@@ -442,7 +443,7 @@ class Transformer(Module):
         src_is_causal: bool | None = None,
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """Return the decoder's result, in the shape of `tgt`.
 
         Args:

@@ -1,0 +1,75 @@
+"""What is said of a layer that is made with wrong arguments: its name, and the likely argument."""
+
+from __future__ import annotations
+
+import pytest
+
+from tangrad import nn
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: nn.Conv2d(1, 2, 3, paddin=1), "Conv2d.* 'paddin'. Did you mean 'padding'?"),
+        (lambda: nn.ConvTranspose1d(1, 2, 3, strid=1), "ConvTranspose1d.* Did you mean 'stride'?"),
+        (lambda: nn.BatchNorm2d(3, momentm=1), "BatchNorm2d.* Did you mean 'momentum'?"),
+        (lambda: nn.InstanceNorm1d(3, afine=True), "InstanceNorm1d.* Did you mean 'affine'?"),
+        (lambda: nn.MaxPool2d(3, strid=1), "MaxPool2d.* Did you mean 'stride'?"),
+        (lambda: nn.LSTM(3, 4, num_layer=2), "LSTM.* Did you mean 'num_layers'?"),
+        (lambda: nn.LazyConv2d(3, 3, paddin=1), "LazyConv2d.* Did you mean 'padding'?"),
+        (
+            lambda: nn.Dropout(quux=1),
+            "Dropout.__init__() got an unexpected keyword argument 'quux'",
+        ),
+        (lambda: nn.Conv3d(1), "Conv3d.* missing 2 required positional arguments: 'out_channels'"),
+        (lambda: nn.GRU(), "GRU.__init__() missing 2 required positional arguments"),
+    ],
+)
+def test_a_wrong_argument_names_the_layer(make, message):
+    start, _, end = message.partition(".* ")
+    with pytest.raises(TypeError) as raised:
+        make()
+    text = str(raised.value)
+    assert text.startswith(start + "." if end else start)
+    assert end in text
+
+
+def test_a_model_s_own_constructor_is_named_with_its_argument():
+    class Net(nn.Module):
+        def __init__(self, width=3):
+            super().__init__()
+
+    class Wider(Net):
+        pass
+
+    with pytest.raises(TypeError, match=r"Wider.__init__\(\) .*'widht'. Did you mean 'width'?"):
+        Wider(widht=4)
+
+
+def test_errors_from_inside_a_constructor_stay_as_they_are():
+    def wrong(width):
+        return width
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.width = wrong(widht=3)
+
+    class Other(nn.Conv2d):
+        def __init__(self):
+            super().__init__(1, 2, 3, paddin=1)
+
+    with pytest.raises(TypeError, match=r"wrong\(\) got an unexpected keyword argument 'widht'$"):
+        Net()
+    with pytest.raises(TypeError, match=r"_ConvNd.__init__\(\) .*'paddin'"):
+        Other()
+
+
+def test_a_constructor_that_is_replaced_is_called():
+    class Net(nn.Module):
+        pass
+
+    Net.__init__ = lambda self, depth: nn.Module.__init__(self)
+    assert isinstance(Net(3), Net)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'depth'"):
+        Net()
