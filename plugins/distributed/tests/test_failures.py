@@ -56,6 +56,23 @@ def test_ranks_that_disagree_are_told_with_both_lines(launch, first, second, sai
         assert words in done.stderr
 
 
+def test_collectives_of_backward_are_told_with_the_line_of_backward(launch):
+    done = run(
+        launch,
+        """
+model = tangrad.nn.parallel.DistributedDataParallel(tangrad.nn.Linear(3, 2))
+loss = model(tangrad.ones(1, 3)).sum()
+if rank == 0:
+    loss.backward()
+else:
+    dist.all_reduce(tangrad.ones(3))
+""",
+    )
+    assert done.returncode == 1
+    for words in ("CollectiveMismatchError: ranks disagree", "program.py:9", "program.py:11"):
+        assert words in done.stderr
+
+
 @pytest.mark.parametrize(
     ("end", "why"),
     [("os.kill(os.getpid(), 9)", "ended"), ("sys.exit(0)", "left the group")],

@@ -45,6 +45,21 @@ def test_a_failure_leaves_the_last_collectives_of_each_rank(tmp_path, monkeypatc
     assert "all_reduce(float32[3], o failed" in done.stdout
 
 
+def test_ranks_write_before_they_are_ended_for_one_that_was_killed(launch, tmp_path, monkeypatch):
+    monkeypatch.setenv("TANGRAD_DISTRIBUTED_DUMP", str(tmp_path / "records"))
+    launch(
+        "import os, tangrad, tangrad.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "dist.barrier()\n"
+        "if dist.get_rank() == 1:\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "dist.all_reduce(tangrad.ones(3))\n"
+    )
+    record = json.loads((tmp_path / "records" / "collectives-world-0.json").read_text())
+    assert record["entries"][-1]["collective"] == "all_reduce(float32[3], op=SUM)"
+    assert record["entries"][-1]["line"].endswith("program.py:6")
+
+
 def test_a_full_recorder_forgets_the_oldest():
     recorder = Recorder("", 0)
     first = recorder.begin("barrier", (), "", None, -1)

@@ -14,6 +14,7 @@ from tangrad.dispatch import python_dispatch
 from tangrad.dispatch.binding import call_by_name
 from tangrad.dispatch.levels import levelled
 from tangrad.dispatch.overrides import call_torch_function, overloaded_arguments, refuse_strangers
+from tangrad.dispatch.phases import phase, phase_is_watched
 from tangrad.dispatch.python_dispatch import (
     are_plain,
     followed,
@@ -234,6 +235,9 @@ def intercept_item(t: Any) -> tuple[bool, Any]:
         and hasattr(type(t), "__torch_dispatch__")
     ):
         return item_below_recording(t)
+    if phase_is_watched():
+        with phase("aten::item"):
+            return True, _C._item_of_memory(t)
     return False, None
 
 

@@ -212,6 +212,11 @@ cdef object tensor_item(Tensor t):
         handled, value = _intercept_item(t)
         if handled:
             return value
+    return _item_of_memory(t)
+
+
+def _item_of_memory(Tensor t not None):
+    """Return the only element, whatever else the tensor may stand for."""
     if t.numel_ != 1:
         raise RuntimeError(f"a Tensor with {t.numel_} elements cannot be converted to Scalar ([{describe_tensor(t)}])")
     if t.flags & (CONJ | NEG):

@@ -8,18 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from tangrad_distributed.watching.recorder import ASKED, table
+from tangrad_distributed.watching.recorder import PATIENCE, ask, table
 
 API = 1
-# Ranks look twice a second whether somebody asked.
-PATIENCE = 1.5
-
-
-def _ask(folder: Path) -> None:
-    """Have ranks that run on this machine write their recorders, and give them time to."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / ASKED).touch()
-    time.sleep(PATIENCE)
 
 
 def main() -> int:
@@ -32,7 +23,8 @@ def main() -> int:
     options = parser.parse_args()
     folder = Path(options.folder)
     if options.ask:
-        _ask(folder)
+        ask(options.folder)
+        time.sleep(PATIENCE)
     dumps = []
     for path in sorted(folder.glob("collectives-*.json")):
         try:

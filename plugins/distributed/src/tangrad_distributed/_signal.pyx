@@ -134,11 +134,12 @@ cdef enum:
     _PLACES = 1024
     _SAID = 1024
 
-_OURS = "tangrad_distributed"
+# Modules that are not the program's: a collective of backward is called by them.
+_OURS = ("tangrad_distributed", "tangrad.")
 
 
 # Places in code, by the address of the code and of the instruction; a new one takes the place of
-# one with the same hash. `line` is NULL for those of this package.
+# one with the same hash. `line` is NULL for those of tangrad.
 cdef struct Place:
     PyObject *code
     PyObject *line
@@ -156,7 +157,7 @@ cdef Place *_place(PyObject *frame):
         return found
     shown = <object>frame
     cdef PyObject *line = NULL
-    if not shown.f_globals.get("__name__", "").startswith(_OURS) or shown.f_back is None:
+    if not f"{shown.f_globals.get('__name__', '')}.".startswith(_OURS) or shown.f_back is None:
         text = f"{shown.f_code.co_filename}:{shown.f_lineno}"
         line = <PyObject *>text
         Py_INCREF(text)
@@ -170,7 +171,7 @@ cdef Place *_place(PyObject *frame):
 
 
 def call_site():
-    """Return "file:line" of the innermost frame that is not of this package."""
+    """Return "file:line" of the innermost frame that is not of tangrad."""
     cdef PyObject *frame = tgd_frame()
     cdef PyObject *back
     cdef Place *place

@@ -25,6 +25,7 @@ from tangrad_distributed.errors import DistStoreError
 from tangrad_distributed.stores import frames
 from tangrad_distributed.stores.store import PrefixStore, Store, follower_key
 from tangrad_distributed.stores.tcp_store import TCPStore
+from tangrad_distributed.watching import recorder
 
 PATIENCE = 3.0
 # How long a rank that failed because of another one waits for that one's end to be told.
@@ -197,9 +198,26 @@ class Agent:
             blamed = next(iter(failed)) if first is None else first
             child = failed[blamed]
             status = child.poll()
+            self._have_survivors_write()
             self._children |= failed
             self._end_all()
             raise RankFailedError(s.node_rank * s.processes + blamed, status, child.pid)
+
+    def _have_survivors_write(self) -> None:
+        """Let ranks that are left write what they did last, where the environment asks for it.
+
+        One that was killed writes nothing itself: the others tell where they wait for it.
+        """
+        folder = {**os.environ, **self.settings.environment}.get(recorder.WHERE)
+        if not folder:
+            return
+        with suppress(OSError):
+            recorder.ask(folder)
+        deadline = time.monotonic() + recorder.PATIENCE
+        while time.monotonic() < deadline:
+            if all(child.poll() is not None for child in self._children.values()):
+                break
+            time.sleep(_POLL)
 
     def _first_to_fail(self, failed: dict[int, Any], attempt: int, store: Store) -> int | None:
         """Return a rank that did not fail because of another one; None if all did so far."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tangrad import nn
-from tangrad_profiler.limits import Limits
-from tangrad_profiler.memory import KINDS, Blocks
-from tangrad_profiler.roofline import Point, kind_of
+from tangrad_profiler import habits
+from tangrad_profiler.evidence import Advice, Evidence, percent, span
+from tangrad_profiler.memory import KINDS
+from tangrad_profiler.roofline import kind_of
 from tangrad_profiler.trace import ELSEWHERE, MODULE, NODE, OP, RANGE, Trace
-from tangrad_profiler.views import Group, lines_table, own_frame
+from tangrad_profiler.views import lines_table, own_frame
 
 WORTHWHILE = 16 << 20  # bytes: less is no reason to compute again
 # What processes that train together do, named "engine:collective".
@@ -25,35 +26,6 @@ COLLECTIVES = {
 SMALL = 5_000  # nanoseconds: in shorter calls, most is the launch
 
 
-class Advice(NamedTuple):
-    """One suggestion.
-
-    Attributes:
-        text: the sentence, with its figures. share: of the time (or the peak) that it is about.
-        view: the page's view that shows it.
-    """
-
-    text: str
-    share: float
-    view: str
-
-
-class Evidence(NamedTuple):
-    """What advice is made of; parts that were not recorded are empty."""
-
-    trace: Trace
-    groups: list[Group]
-    blocks: Blocks | None
-    points: list[Point]
-    limits: Limits | None
-
-    @property
-    def wall(self) -> int:
-        """Nanoseconds from the first event to the last."""
-        e = self.trace.events
-        return int(e["end"].max() - e["start"].min())
-
-
 def advice(evidence: Evidence) -> list[Advice]:
     """Return what stands out, the largest share first."""
     if not len(evidence.trace):
@@ -61,14 +33,6 @@ def advice(evidence: Evidence) -> list[Advice]:
     found = [a for rule in RULES for a in rule(evidence)]
     # Time first: a share of the peak is no share of the time.
     return sorted(found, key=lambda a: (a.view == "Memory", -a.share))
-
-
-def _time(ns: float) -> str:
-    return f"{ns / 1e6:.1f} ms" if ns < 1e9 else f"{ns / 1e9:.1f} s"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _main(trace: Trace) -> Any:
@@ -84,8 +48,8 @@ def _waiting_for_data(evidence: Evidence) -> list[Advice]:
     if waited < 0.1 * wall:
         return []
     text = (
-        f"{_percent(waited / wall)} of the time ({_time(waited)} of {_time(wall)}) the loop waits "
-        f"for data, {_time(waited / max(int(mine.sum()), 1))} a batch. "
+        f"{percent(waited / wall)} of the time ({span(waited)} of {span(wall)}) the loop waits "
+        f"for data, {span(waited / max(int(mine.sum()), 1))} a batch. "
     )
     workers = trace.events["first_step"] == ELSEWHERE
     workers &= trace.events["kind"] == RANGE
@@ -93,14 +57,14 @@ def _waiting_for_data(evidence: Evidence) -> list[Advice]:
         count = len(np.unique(trace.events["thread"][workers]))
         busy = trace.duration[workers].sum() / (count * wall)
         text += (
-            f"Its {count} worker processes are busy {_percent(busy)} of the time: "
+            f"Its {count} worker processes are busy {percent(busy)} of the time: "
             + ("more of them, or less work for a sample, would help."
                if busy > 0.6 else "a larger prefetch_factor or smaller batches would help.")
         )  # fmt: skip
     else:
         text += (
             "It loads in the training process: num_workers=2 would do so beside it, and at best "
-            f"take {_percent(waited / wall)} off."
+            f"take {percent(waited / wall)} off."
         )
     return [Advice(text, waited / wall, "Timeline")]
 
@@ -120,9 +84,9 @@ def _waiting_for_ranks(evidence: Evidence) -> list[Advice]:
         return []
     hidden = max(0.0, 1 - exposed / taken)
     return [Advice(
-        f"{_percent(exposed / wall)} of the time ({_time(exposed)} of {_time(wall)}) this rank "
-        f"waits for other ranks: {int(work.sum())} collectives take {_time(taken)}, of which "
-        f"{_percent(hidden)} are hidden behind its own work. More work on each rank between two "
+        f"{percent(exposed / wall)} of the time ({span(exposed)} of {span(wall)}) this rank "
+        f"waits for other ranks: {int(work.sum())} collectives take {span(taken)}, of which "
+        f"{percent(hidden)} are hidden behind its own work. More work on each rank between two "
         "of them, buckets of another size, or a hook that compresses gradients would help.",
         exposed / wall, "Timeline",
     )]  # fmt: skip
@@ -140,7 +104,7 @@ def _no_op_running(evidence: Evidence) -> list[Advice]:
     if idle < 0.3:
         return []
     return [Advice(
-        f"{_percent(idle)} of the time ({_time(idle * wall)} of {_time(wall)}) no op was running: "
+        f"{percent(idle)} of the time ({span(idle * wall)} of {span(wall)}) no op was running: "
         "Python between the ops, input and output, or waiting. Put record_function around your own "
         "steps to see which.", idle, "Timeline",
     )]  # fmt: skip
@@ -155,7 +119,7 @@ def _bound_by_launches(evidence: Evidence) -> list[Advice]:
     if not len(ops) or spent < 0.4 * total:
         return []
     return [Advice(
-        f"{_percent(spent / total)} of the ops' time ({_time(spent)}) is in {len(small):,} "
+        f"{percent(spent / total)} of the ops' time ({span(spent)}) is in {len(small):,} "
         f"calls of less than {SMALL // 1000} us each: the price of a call, not of its work. "
         "Larger batches, or fewer and fused ops, would help.", spent / max(evidence.wall, 1), "Ops",
     )]  # fmt: skip
@@ -168,7 +132,7 @@ def _hot_line(evidence: Evidence) -> list[Advice]:
         return []
     file, line, ns, count, text, _ = lines[0]
     return [Advice(
-        f"{_percent(ns / total)} of the ops' time ({_time(ns)} in {count:,} calls) comes from one "
+        f"{percent(ns / total)} of the ops' time ({span(ns)} in {count:,} calls) comes from one "
         f"line, {os.path.basename(file)}:{line}: {text}", ns / max(evidence.wall, 1), "Lines",
     )]  # fmt: skip
 
@@ -194,7 +158,7 @@ def _hot_module(evidence: Evidence) -> list[Advice]:
         return []
     some = ", ".join(sorted(paths)[:3]) + (", ..." if len(paths) > 3 else "")
     return [Advice(
-        f"{_percent(ns / evidence.wall)} of the time ({_time(ns)}), forward and backward, is spent "
+        f"{percent(ns / evidence.wall)} of the time ({span(ns)}), forward and backward, is spent "
         f"in {len(paths)} modules of the kind {kind} ({some}).", ns / evidence.wall, "Modules",
     )]  # fmt: skip
 
@@ -241,8 +205,8 @@ def _fusible_chains(evidence: Evidence) -> list[Advice]:
             told = " + ".join(names[:6]) + (f" + {len(names) - 6} more" if len(names) > 6 else "")
             found.append(Advice(
                 f"{told}{place}, on {list(shape)}, are {len(names)} passes over memory, {count:,} "
-                f"times, {_time(spent)} in all; as one fused op they would save about "
-                f"{_time(gain)} ({_percent(share)} of the time).", share, "Lines",
+                f"times, {span(spent)} in all; as one fused op they would save about "
+                f"{span(gain)} ({percent(share)} of the time).", share, "Lines",
             ))  # fmt: skip
     return sorted(found, key=lambda a: -a.share)[:3]
 
@@ -277,6 +241,8 @@ def _recomputation(evidence: Evidence) -> list[Advice]:
     for path, nbytes in bytes_of.items():
         named = [k for k, n in enumerate(trace.names) if n.rpartition("|")[0] == path and "|" in n]
         runs = modules & np.isin(e["name"], named)
+        if not runs.any():  # a list of modules has no forward that could run again
+            continue
         again = float(trace.duration[runs].sum())
         share, cost = nbytes / peak, again / max(evidence.wall, 1)
         if (
@@ -288,8 +254,8 @@ def _recomputation(evidence: Evidence) -> list[Advice]:
         ):
             best = Advice(
                 f"At the peak of {peak / 2**20:.1f} MiB, {nbytes / 2**20:.1f} MiB "
-                f"({_percent(share)}) are activations of {path} that wait for backward. Computing "
-                f"them again (utils.checkpoint) would free them for {_percent(cost)} more time.",
+                f"({percent(share)}) are activations of {path} that wait for backward. Computing "
+                f"them again (utils.checkpoint) would free them for {percent(cost)} more time.",
                 share - cost, "Memory",
             )  # fmt: skip
     return [best] if best is not None else []
@@ -304,7 +270,7 @@ def _far_from_the_limit(evidence: Evidence) -> list[Advice]:
     return [Advice(
         f"{p.name} on {p.shapes} takes {p.seconds / p.calls * 1e6:.0f} us a call, {p.calls:,} "
         f"times; {p.flops:,} operations on {p.nbytes:,} bytes need {p.least * 1e6:.0f} us on this "
-        f"machine: it reaches {_percent(p.share)} of the limit, and {_time(1e9 * p.lost)} are "
+        f"machine: it reaches {percent(p.share)} of the limit, and {span(1e9 * p.lost)} are "
         "lost.",
         1e9 * p.lost / max(evidence.wall, 1), "Roofline",
     )]  # fmt: skip
@@ -319,8 +285,8 @@ def _waiting_threads(evidence: Evidence) -> list[Advice]:
         busy = int(trace.duration[mine].sum())
         if alive > 0.2 * evidence.wall and busy < 0.5 * alive:
             found.append(Advice(
-                f"Thread {thread} had no op running {_percent(1 - busy / alive)} of its "
-                f"{_time(alive)}: it waits, for a lock, a queue, or the interpreter.",
+                f"Thread {thread} had no op running {percent(1 - busy / alive)} of its "
+                f"{span(alive)}: it waits, for a lock, a queue, or the interpreter.",
                 (alive - busy) / max(evidence.wall, 1) / 10, "Timeline",
             ))  # fmt: skip
     return found
@@ -333,11 +299,11 @@ def _idle_devices(evidence: Evidence) -> list[Advice]:
         order = mine[np.argsort(k["start"][mine])]
         ends = np.maximum.accumulate(k["end"][order])
         gaps = np.maximum(k["start"][order][1:] - ends[:-1], 0).sum()
-        span = int(ends[-1] - k["start"][order][0])
-        if span and gaps > 0.3 * span:
+        length = int(ends[-1] - k["start"][order][0])
+        if length and gaps > 0.3 * length:
             device = evidence.trace.devices.get(number, "device")
             found.append(Advice(
-                f"{device} had nothing to do {_percent(gaps / span)} of {_time(span)}: the "
+                f"{device} had nothing to do {percent(gaps / length)} of {span(length)}: the "
                 "host does not give it work fast enough.",
                 float(gaps) / max(evidence.wall, 1), "Timeline",
             ))  # fmt: skip
@@ -356,4 +322,5 @@ RULES: tuple[Callable[[Evidence], list[Advice]], ...] = (
     _far_from_the_limit,
     _waiting_threads,
     _idle_devices,
+    *habits.RULES,
 )

@@ -20,6 +20,7 @@ from typing import IO, Any
 import numpy as np
 
 from tangrad_profiler import _record
+from tangrad_profiler.machine import this_machine
 from tangrad_profiler.recording import WRITER, Recording
 from tangrad_profiler.trace import Trace
 
@@ -42,8 +43,9 @@ class RecordError(ValueError):
     """Raised for a file that holds no record, or one of a newer format."""
 
 
-def _write_head(file: IO[bytes], options: dict[str, Any]) -> None:
-    head = json.dumps({"options": options, "pid": os.getpid(), "time": time.time()}).encode()
+def _write_head(file: IO[bytes], options: dict[str, Any], machine: str) -> None:
+    told = {"options": options, "pid": os.getpid(), "time": time.time(), "machine": machine}
+    head = json.dumps(told).encode()
     file.write(_HEAD.pack(MAGIC, VERSION, len(head)) + head)
 
 
@@ -92,7 +94,7 @@ class record:
         self._failure: OSError | None = None
         self._pid, self._began, self._summed = os.getpid(), time.monotonic(), 0.0
         head = io.BytesIO()
-        _write_head(head, recording.options)
+        _write_head(head, recording.options, this_machine())
         self._append(head)
 
     def __enter__(self) -> record:
@@ -197,7 +199,7 @@ class record:
 def save(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Write what was recorded in memory into a file that `load` reads."""
     with open(path, "wb") as file:
-        _write_head(file, trace.options)
+        _write_head(file, trace.options, trace.machine)
         tables = [trace.names, trace.signatures, trace.stacks]
         _write_block(file, TABLES, json.dumps(tables).encode())
         for table, names in _COLUMNS_OF:
@@ -282,6 +284,7 @@ def _check_numbers(trace: Trace) -> None:
 
 def _trace_of(header: dict[str, Any], blocks: list[tuple[int, int, bytes]], wrong: str) -> Trace:
     tables: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
+    machine = str(header.get("machine", ""))
     clock, totals, records, columns, ended = (0, 0, 1, 1), [], [], [], False
     for kind, thread, data in blocks:
         if kind == RECORDS:
@@ -303,8 +306,8 @@ def _trace_of(header: dict[str, Any], blocks: list[tuple[int, int, bytes]], wron
     if totals and not wrong:
         wrong = f"of the run after its first {sum(len(d) for _, d in records)} bytes there are sums"
     if not columns:
-        return Trace.of_records(records, tables, clock, header["options"], wrong, totals)
-    trace = Trace.of_records([], tables, clock, header["options"], wrong, totals)
+        return Trace.of_records(records, tables, clock, header["options"], wrong, totals, machine)
+    trace = Trace.of_records([], tables, clock, header["options"], wrong, totals, machine)
     for (name, names), data in zip(_COLUMNS_OF, columns, strict=False):
         rows = np.frombuffer(data, np.int64).reshape(len(names), -1).cumsum(axis=1)
         setattr(trace, name, {n: rows[k].copy() for k, n in enumerate(names)})

@@ -16,6 +16,7 @@ import numpy as np
 
 from tangrad.plugin import accounts_of_memory, allocator_of, allocators
 from tangrad_profiler import _record
+from tangrad_profiler.machine import this_machine
 from tangrad_profiler.memory import FOREVER, KINDS, Blocks, blocks_of
 from tangrad_profiler.page import write_page
 from tangrad_profiler.recording import Recording
@@ -71,7 +72,13 @@ def _trace() -> Trace:
         )
     recording = _recording[-1]
     recording.drain()
-    return Trace.of_records(recording._kept, _record.tables(), _record.clock(), recording.options)
+    return Trace.of_records(
+        recording._kept,
+        _record.tables(),
+        _record.clock(),
+        recording.options,
+        machine=this_machine(),
+    )
 
 
 def memory_snapshot() -> dict[str, Any]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import argparse
 
 API = 1
+MOST_ADVICE = 3  # in the terminal
 
 
 @hookimpl
@@ -59,8 +60,7 @@ def tangrad_add_cli(commands: Any) -> None:
 
 def run_profile(options: argparse.Namespace) -> int:
     """Run a program as its own main module, and write what was recorded."""
-    import runpy
-
+    from tangrad_profiler import programs
     from tangrad_profiler.profiling import profile
 
     reason = _unreadable(options.program) or _unwritable(options.out)
@@ -71,18 +71,30 @@ def run_profile(options: argparse.Namespace) -> int:
     prof = profile(
         record_shapes=True, profile_memory=True, with_stack=True, with_modules=True, with_flops=True
     )
-    sys.argv = [options.program, *options.arguments]
-    sys.path[0] = os.path.dirname(os.path.abspath(options.program))  # as Python does
     try:
         with prof, _live(prof) if options.live else nullcontext():
-            runpy.run_path(options.program, run_name="__main__")
+            programs.run(options.program, options.arguments)
     finally:
         if prof._traces and os.getpid() == process:  # not in a child that it forked
             print(prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=15))
             print(f"Outside of all of these: {prof.trace.outside / 1e6:.3f}ms "
                   f"of {prof.trace.length / 1e6:.3f}ms")  # fmt: skip
+            _print_advice(prof.trace)
             written = _wrote(prof, options.out)
     return 0 if written else 1
+
+
+def _print_advice(trace: Any) -> None:
+    """Print the best advice that the page has."""
+    from textwrap import fill
+
+    from tangrad_profiler.page import advice_of
+
+    told = advice_of(trace)
+    if told:
+        print(f"\nWhat stands out, the best {min(len(told), MOST_ADVICE)} of {len(told)}:")
+    for advice in told[:MOST_ADVICE]:
+        print(fill(advice.text, 96, initial_indent="- ", subsequent_indent="  "))
 
 
 def _unreadable(program: str) -> str:

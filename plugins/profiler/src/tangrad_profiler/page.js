@@ -265,7 +265,7 @@ const views = {
     });
   },
 };
-el("title").textContent = data.title; document.title = data.title;
+el("title").textContent = data.title; document.title = data.title; el("facts").textContent = data.facts;
 if (data.partial) el("partial").innerHTML = `<p class="partial">Partial: ${text(data.partial)}</p>`;
 const tabs = Object.keys(views);
 for (const name of tabs) { const b = document.createElement("button"); b.textContent = name; b.onclick = () => show(name); el("nav").append(b); }

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tangrad_profiler.advice import Advice, Evidence, advice
+from tangrad_profiler.advice import advice
+from tangrad_profiler.evidence import Advice, Evidence, span
 from tangrad_profiler.exports import open_text
 from tangrad_profiler.levels import CELLS, Timeline, chunks, level, listed, packed
 from tangrad_profiler.limits import Limits, limits
@@ -60,15 +61,13 @@ def write_page(
 
 def page_data(trace: Trace, title: str, first: str = "") -> tuple[dict[str, Any], dict[str, str]]:
     """Return all that the page shows: what is drawn at once, and packed texts by their names."""
-    found = groups(trace)
-    blocks = blocks_of(trace) if len(trace.changes["time"]) else None
-    known = limits() if trace.options.get("shapes") else None
-    points = roofline(trace, known) if known is not None else []
+    evidence = _evidence(trace)
+    found, blocks, points, known = evidence[1:]
     lines = lines_table(trace, found)
     timeline, texts = _timeline(trace)
-    evidence = Evidence(trace, found, blocks, points, known)
     return {
         "title": title,
+        "facts": _facts(trace),
         "partial": trace.partial,
         "first": first,
         "advice": [list(a) for a in advice(evidence)],
@@ -83,6 +82,31 @@ def page_data(trace: Trace, title: str, first: str = "") -> tuple[dict[str, Any]
     }, texts
 
 
+def _facts(trace: Trace) -> str:
+    """Return what was recorded, on what, and what percentages refer to."""
+    e = trace.events
+    lasted = span(int(e["end"].max() - e["start"].min())) if len(trace) else span(trace.length)
+    here = len(trace.threads)
+    others = len(np.unique(e["thread"][e["thread"] < 0]))
+    who = f"{here} thread{'s' * (here != 1)}" + (f" and {others} other processes" if others else "")
+    return (
+        f"{lasted} from the first event to the last, of {who}; "
+        f"{trace.machine or 'unknown machine'}. "
+        "A percentage is of this time, unless its sentence names another whole."
+    )
+
+
+def _evidence(trace: Trace) -> Evidence:
+    known = limits() if trace.options.get("shapes") else None
+    return Evidence(
+        trace,
+        groups(trace),
+        blocks_of(trace) if len(trace.changes["time"]) else None,
+        roofline(trace, known) if known is not None else [],
+        known,
+    )
+
+
 def _short(file: str) -> str:
     """Return a path as one would write it here."""
     here = os.getcwd() + os.sep
@@ -91,7 +115,7 @@ def _short(file: str) -> str:
 
 def advice_of(trace: Trace) -> list[Advice]:
     """Return the advice that a page of a trace would show."""
-    return [Advice(*row) for row in page_data(trace, "")[0]["advice"]]
+    return advice(_evidence(trace))
 
 
 def _timeline(trace: Trace) -> tuple[dict[str, Any], dict[str, str]]:

@@ -16,6 +16,7 @@ from tangrad import Tensor
 from tangrad.plugin import allocators, pop_observer, push_observer, unwatch_phases, watch_phases
 from tangrad_profiler import _record
 from tangrad_profiler.kernels import DeviceClock, KernelObserver, clocks
+from tangrad_profiler.machine import this_machine
 from tangrad_profiler.trace import ARGUMENT, Trace
 
 # Kinds of ranges, as records have them.
@@ -354,7 +355,9 @@ class Recording:
         self.halt()
         if not self._left:
             self.drain()
-        return Trace.of_records(self._kept, _record.tables(), _record.clock(), self.options)
+        return Trace.of_records(
+            self._kept, _record.tables(), _record.clock(), self.options, machine=this_machine()
+        )
 
 
 _running: list[Recording] = []  # at most one

@@ -32,6 +32,7 @@ class Trace:
         partial: what is missing, or "".
         totals: of a run too long to keep, (kind, name, count, nanoseconds, own nanoseconds).
         length: nanoseconds from the beginning of the recording to its end.
+        machine: what it was recorded on, in words; "" where that is not known.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Trace:
         marks: dict[str, Any] | None = None,
         kernels: dict[str, Any] | None = None,
         length: int = 0,
+        machine: str = "",
     ) -> None:
         self.marks = marks if marks is not None else _columns(b"", _record.MARK_COLUMNS)
         self.kernels = kernels if kernels is not None else _columns(b"", _record.KERNEL_COLUMNS)
@@ -55,6 +57,7 @@ class Trace:
         self.names, self.signatures, self.stacks = names, signatures, stacks
         self.options, self.partial, self.began = options, partial, began
         self.totals, self.length = totals, length
+        self.machine = machine
         self.devices = _devices()
         self.arguments = self._taken_from_names()
 
@@ -67,6 +70,7 @@ class Trace:
         options: dict[str, bool],
         partial: str = "",
         totals: Sequence[tuple[int, int, int, int, int]] = (),
+        machine: str = "",
     ) -> Trace:
         """Read the records of a session.
 
@@ -74,6 +78,7 @@ class Trace:
             records: (thread, bytes) in the order of their writing.
             tables: names, signatures and stacks, of which copies are kept.
             clock: ticks and nanoseconds at the beginning and at the end.
+            machine: what they were recorded on, in words.
         """
         ticks0, ns0, ticks1, ns1 = clock
         names, signatures, stacks = tables
@@ -103,6 +108,7 @@ class Trace:
                 _columns(_packed(decoder.kernels), _record.KERNEL_COLUMNS), events["thread"]
             ),
             length=ns1 - ns0,
+            machine=machine,
         )
 
     def _taken_from_names(self) -> dict[int, str]:

@@ -84,11 +84,16 @@ def ops_table(trace: Trace) -> list[list[Any]]:
 
 
 def module_tree(trace: Trace, found: list[Group]) -> list[Any]:
-    """Return the modules as a tree: [name, nanoseconds, bytes, children]."""
+    """Return the modules as a tree: [name with its class, nanoseconds, bytes, children]."""
+    kinds = dict(n.rpartition("|")[::2] for n in trace.names if "|" in n)
     paths = []
     for group in found:
-        path = trace.module_path(group.first)
-        paths.append((*(path.split(".") if path else ()), trace.name(group.first)))
+        parts = path.split(".") if (path := trace.module_path(group.first)) else []
+        above = (".".join(parts[: n + 1]) for n in range(len(parts)))
+        shown = (
+            f"{p} ({kinds[a]})" if a in kinds else p for p, a in zip(parts, above, strict=True)
+        )
+        paths.append((*shown, trace.name(group.first)))
     return _tree(found, paths, trace.outside)
 
 

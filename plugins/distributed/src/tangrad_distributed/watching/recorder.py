@@ -19,6 +19,18 @@ FIELDS = ("sequence", "collective", "line", "started", "ended", "error")
 
 
 ASKED = "asked"
+PATIENCE = 1.5  # seconds: ranks look twice a second whether somebody asked
+
+
+def ask(folder: str) -> None:
+    """Have the ranks that run on this machine write their recorders, within `PATIENCE`.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, ASKED), "ab"):
+        os.utime(os.path.join(folder, ASKED))
 
 
 def time_asked() -> float:
