@@ -479,7 +479,7 @@ def test_program_is_profiled_with_its_arguments(program, tmp_path):
 
 
 def test_a_program_for_pytorch_is_profiled_and_the_best_advice_told(tmp_path):
-    pytest.importorskip("tangrad.stand_in")
+    pytest.importorskip("tangrad.utils.stand_in")
     program = tmp_path / "program.py"
     program.write_text(
         "import torch\nfrom torch import nn\n"

@@ -7,28 +7,7 @@ import os
 import runpy
 import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec
-from typing import Any
-
-NAMES = ("torch", "functorch")  # PyTorch's top-level packages
-
-
-class StandIn:
-    """Let tangrad stand in for PyTorch from the first `import torch` of a program on.
-
-    It comes first of those that find modules, and goes when it is asked for the first time.
-    """
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        """Return how to load PyTorch's packages as tangrad, None for all other modules."""
-        if fullname.partition(".")[0] not in NAMES:
-            return None
-        sys.meta_path.remove(self)
-        from tangrad.stand_in import Finder, install
-
-        install()
-        found: ModuleSpec | None = Finder().find_spec(fullname, path, target)
-        return found
+from contextlib import AbstractContextManager, nullcontext
 
 
 def run(program: str, arguments: Sequence[str]) -> None:
@@ -39,14 +18,17 @@ def run(program: str, arguments: Sequence[str]) -> None:
     """
     sys.argv = [program, *arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(program))
-    stand_in = StandIn()
-    if "tangrad" not in _imported(program) and "torch" not in sys.modules:
-        sys.meta_path.insert(0, stand_in)
-    try:
+    with nullcontext() if "tangrad" in _imported(program) else _torch():
         runpy.run_path(program, run_name="__main__")
-    finally:
-        if stand_in in sys.meta_path:
-            sys.meta_path.remove(stand_in)
+
+
+def _torch() -> AbstractContextManager[None]:
+    """Return the context in which `import torch` is tangrad, if there is the package for it."""
+    try:
+        from tangrad.utils.stand_in import at_first_import
+    except ModuleNotFoundError:
+        return nullcontext()
+    return at_first_import()
 
 
 def _imported(program: str) -> set[str]:
