@@ -12,7 +12,7 @@ from typing import Any
 
 import tangrad
 from tangrad_jit.scripting.check.builtins import choose_builtin, to_type
-from tangrad_jit.scripting.check.operators import InstanceCheck
+from tangrad_jit.scripting.check.expressions import InstanceCheck
 from tangrad_jit.scripting.check.values import Loop, Many, Value, described
 from tangrad_jit.scripting.source.places import FrontendError, Place, ScriptError
 from tangrad_jit.scripting.tree.nodes import (
