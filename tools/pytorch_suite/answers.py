@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from file_check import FileCheck
+
 
 def _constant(value: Any) -> Callable[..., Any]:
     """Return a function that takes anything and gives `value`."""
@@ -118,7 +120,16 @@ _C = {
     "_get_privateuse1_backend_name": _constant("privateuseone"),
     "_get_torch_function_state": _constant(_FunctionState.ENABLED),
     "_has_mkldnn": True,
+    "_jit_clear_class_registry": _constant(None),
+    "_jit_override_can_fuse_on_cpu": _constant(None),
+    "_jit_override_can_fuse_on_cpu_legacy": _constant(None),
+    "_jit_override_can_fuse_on_gpu": _constant(None),
+    "_jit_set_emit_hooks": _constant(None),
+    "_jit_set_inline_everything_mode": _constant(None),
+    "_jit_get_inline_everything_mode": _constant(False),
+    "_jit_set_num_profiled_runs": _constant(1),
     "_jit_set_profiling_executor": _switch(),
+    "_jit_set_te_must_use_llvm_cpu": _constant(None),
     "_len_torch_function_stack": _constant(0),
     "_pop_torch_function_stack": _constant(None),
     "_set_torch_function_state": _constant(None),
@@ -158,9 +169,13 @@ ATTRIBUTES: dict[str, Any] = {
     "torch._ops.HigherOrderOperator": _HigherOrderOperator,
     "torch._utils.is_compiling": _constant(False),
     "torch._vmap_internals._vmap": _vmap,
+    "torch._jit_internal._disable_emit_hooks": _nothing,
     "torch.autograd.forward_ad._current_level": -1,
     "torch.backends.disable_global_flags": _constant(None),
     "torch.backends.python_native": SimpleNamespace(all_dsls=[], available_dsls=[]),
+    "torch.jit._recursive.ConcreteTypeStore": _constant(None),
+    "torch.jit._state._clear_class_state": _constant(None),
+    "torch.testing.FileCheck": FileCheck,
     "torch.utils._mode_utils.no_dispatch": _nothing,
     # Public, and read when the helpers are imported: without them no test could run.
     "torch.autograd.kineto_available": _constant(True),

@@ -14,11 +14,12 @@ API = 1
 
 _WHERE: dict[str, str] = {
     "Attribute": "tangrad_jit.tracing.annotations",
+    "CompilationUnit": "tangrad_jit.scripting.objects.compilation_unit",
     "Error": "tangrad_jit.tracing.annotations",
     "Future": "tangrad_jit.tracing.futures",
-    "RecursiveScriptModule": "tangrad_jit.tracing.traced_module",
+    "RecursiveScriptModule": "tangrad_jit.tracing.script_module",
     "ScriptFunction": "tangrad_jit.tracing.traced_module",
-    "ScriptModule": "tangrad_jit.tracing.traced_module",
+    "ScriptModule": "tangrad_jit.tracing.script_module",
     "TopLevelTracedModule": "tangrad_jit.tracing.traced_module",
     "TracedModule": "tangrad_jit.tracing.traced_module",
     "TracerWarning": "tangrad_jit.tracing.trace",
@@ -44,6 +45,7 @@ _WHERE: dict[str, str] = {
     "save": "tangrad_jit.tracing.archive",
     "script": "tangrad_jit.scripting.objects.making",
     "script_if_tracing": "tangrad_jit.scripting.objects.making",
+    "script_method": "tangrad_jit.tracing.script_module",
     "set_fusion_strategy": "tangrad_jit.tracing.annotations",
     "strict_fusion": "tangrad_jit.tracing.annotations",
     "trace": "tangrad_jit.tracing.trace",

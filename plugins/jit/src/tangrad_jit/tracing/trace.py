@@ -29,6 +29,11 @@ _tracing = threading.local()
 class TracerWarning(Warning):
     """A traced program did what a graph cannot repeat."""
 
+    @staticmethod
+    def ignore_lib_warnings() -> None:
+        """Silence these warnings where the library itself causes them."""
+        warnings.filterwarnings("ignore", category=TracerWarning, module="tangrad.(?!jit)")
+
 
 class TracingCheckError(RuntimeError):
     """A traced graph gives other results than the program, or the program another graph."""

@@ -13,6 +13,7 @@ from tangrad_jit.graph.types import TensorType, type_of
 from tangrad_jit.run.interpreter import run_node
 from tangrad_jit.run.plan import Plan
 from tangrad_jit.tracing.batches import BatchGraph, LaterBatch
+from tangrad_jit.tracing.script_module import RecursiveScriptModule, ScriptModule
 from tangrad_jit.tracing.structure import Arguments, Structure
 
 __all__ = [
@@ -242,26 +243,14 @@ class ScriptFunction:
         return f"<ScriptFunction {self.name}>"
 
 
-class ScriptModule(nn.Module):
-    """The base of traced and scripted modules; it is not made by itself."""
-
-    def __init__(self) -> None:
-        if type(self) in (ScriptModule, RecursiveScriptModule):
-            raise NotImplementedError(
-                "ScriptModule is what jit.script and jit.trace return; script an nn.Module"
-            )
-        super().__init__()
-
-
-RecursiveScriptModule = ScriptModule
-
-
 class TracedModule(ScriptModule):
     """A module inside a traced one: it holds parameters and buffers under their names.
 
     Args:
         original: the module whose tensors it holds, or None.
     """
+
+    is_declared = False
 
     def __init__(self, original: nn.Module | None = None, name: str = "") -> None:
         super().__init__()

@@ -181,7 +181,7 @@ class Attributes:
             found = Bound(owner, name)
         if found is None:
             raise ScriptError(
-                f"'{kind}' object has no attribute or method '{name}'.{_absent(kind)}", place
+                f"'{kind}' object has no attribute or method '{name}'.{_absent(kind, name)}", place
             )
         return found
 
@@ -216,7 +216,7 @@ class Attributes:
             return self._call_of_tensor(owner, name, given, named, place)
         if name not in _methods_of(kind):
             raise ScriptError(
-                f"'{kind}' object has no attribute or method '{name}'.{_absent(kind)}", place
+                f"'{kind}' object has no attribute or method '{name}'.{_absent(kind, name)}", place
             )
         if name == "update" and given and not isinstance(given[0].type, DictType):
             named = {}
@@ -419,7 +419,12 @@ def _methods_of(kind: Type) -> frozenset[str]:
     return frozenset()
 
 
-def _absent(kind: Type) -> str:
+def _absent(kind: Type, name: str) -> str:
+    if isinstance(kind, ClassType) and (name in kind.unit.declared or hasattr(kind.unit.cls, name)):
+        return (
+            f" '{name}' is defined as a class attribute, which is not supported: store it in "
+            "__init__"
+        )
     if isinstance(kind, OptionalType):
         return (
             f" It may be None: check that it is not, by an if or an assert, and it is a "

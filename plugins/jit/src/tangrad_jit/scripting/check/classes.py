@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-import typing
+from collections import ChainMap
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,23 +28,35 @@ class ClassUnit:
         cls: the class of Python.
         qualified: its name in archives.
         source, node: its text and syntax.
+        more: names that are seen where the class is made.
 
     Attributes:
         type: the type of its instances.
         attributes: name -> type.
+        declared: name -> type of an annotation of the class, for what `__init__` stores.
         methods: name -> unit.
         statics: name -> unit of a static method.
         getters, setters: name of a property -> unit.
+        ignored: name -> a method that stays Python's.
         constants: name -> value of a `Final` attribute of the class.
         bases: itself; classes inherit from none.
     """
 
     def __init__(
-        self, world: Any, cls: Any, qualified: str, source: Source, node: ast.ClassDef
+        self,
+        world: Any,
+        cls: Any,
+        qualified: str,
+        source: Source,
+        node: ast.ClassDef,
+        more: Any = None,
     ) -> None:
         self.world, self.cls, self.source, self.node = world, cls, source, node
         self.qualified = qualified
         self.type = ClassType(qualified, self)
+        self.more = ChainMap({node.name: cls}, more or {})
+        self.ignored: dict[str, Any] = {}
+        self.declared: dict[str, Type] = {}
         self.attributes: dict[str, Type] = {}
         self.methods: dict[str, Unit] = {}
         self.statics: dict[str, Unit] = {}
@@ -62,12 +74,6 @@ class ClassUnit:
         Raises:
             ScriptError: it cannot be scripted.
         """
-        if self.cls.__bases__ not in ((object,), (typing.Generic,)):
-            raise ScriptError(
-                "TorchScript classes don't support inheritance yet. Please directly inherit from "
-                "'object'.",
-                self._place(self.node),
-            )
         for name, annotation in inspect.get_annotations(self.cls).items():
             self._declare(name, annotation)
         for statement in self.node.body:
@@ -79,7 +85,7 @@ class ClassUnit:
             unit.check()
 
     def _declare(self, name: str, annotation: Any) -> None:
-        names = PythonNames(namespace=vars(sys.modules[self.cls.__module__]))
+        names = PythonNames(namespace=vars(sys.modules[self.cls.__module__]), more=self.more)
         try:
             kind = type_of_object(
                 annotation,
@@ -91,7 +97,7 @@ class ClassUnit:
         if "Final" in str(annotation) and name in self.cls.__dict__:
             self.constants[name] = self.cls.__dict__[name]
             return
-        self.attributes[name] = kind
+        self.declared[name] = kind
 
     def _add_method(self, node: ast.FunctionDef) -> None:
         raw = self.cls.__dict__.get(node.name)
@@ -101,18 +107,22 @@ class ClassUnit:
         function = raw
         if isinstance(raw, property):
             function = raw.fset if setter else raw.fget
-        elif is_static:
+        elif isinstance(raw, (staticmethod, classmethod)):
             function = raw.__func__
         modifier = str(getattr(function, "_torchscript_modifier", ""))
         if modifier in ("ignore", "unused"):
+            self.ignored[node.name] = function
             return
-        unit = self.world.make_unit(function, None if is_static else self.type)
+        names = PythonNames(inspect.unwrap(function), more=self.more)
+        unit = self.world.make_unit(function, None if is_static else self.type, namespace=names)
         unit.qualified = f"{self.qualified}{'_' if is_static else '.'}{node.name}"
         if isinstance(raw, property):
             (self.setters if setter else self.getters)[node.name] = unit
         elif is_static:
             self.statics[node.name] = unit
         else:
+            if isinstance(raw, classmethod):
+                unit.first = ClassValue(self.type)
             self.methods[node.name] = unit
 
     def units(self) -> list[Unit]:
@@ -130,7 +140,7 @@ class ClassUnit:
             return GetAttr(place, self.attributes[name], owner, name)
         if name in self.getters:
             return self._invoke(check, owner, self.getters[name], name, [], {}, place)
-        if name in self.methods:
+        if name in self.methods or name in self.ignored:
             return Bound(owner, name)
         if name in self.statics:
             return FunctionValue([self.statics[name]])
@@ -152,6 +162,10 @@ class ClassUnit:
         Raises:
             ScriptError: there is none, or the arguments do not fit.
         """
+        if name in self.ignored:
+            left = self.world.ignored(self.ignored[name], self.type)
+            made: Expr = left.call(check, [owner, *args], kwargs, place)
+            return made
         if name not in self.methods:
             raise ScriptError(
                 f"'{self.type}' object has no attribute or method '{name}'. Did you forget to "
@@ -193,8 +207,7 @@ class ClassUnit:
                     "in __init__()?",
                     place,
                 )
-            self.attributes[name] = given.type
-            return [SetAttr(place, owner, name, given)]
+            known = self.attributes[name] = self.declared.get(name, given.type)
         if not is_subtype(given.type, known):
             raise ScriptError(
                 f"Wrong type for attribute assignment. Expected {known} but got {given.type}", place
@@ -284,15 +297,34 @@ class InterfaceUnit:
 
     def is_served_by(self, kind: Type) -> bool:
         """Return whether values of a type have these methods."""
+        return not self.lacking(kind)
+
+    def lacking(self, kind: Type) -> str:
+        """Return why values of a type do not have these methods, or ""."""
         if not isinstance(kind, (ClassType, ModuleType, InterfaceType)):
-            return False
-        return all(_serves(kind, name, unit) for name, unit in self.methods.items())
+            return f"{kind} has no methods"
+        for name, unit in self.methods.items():
+            if _method_of(kind, name) is None:
+                return (
+                    f"Class '{kind}' does not have method '{name}' but was expected to implement "
+                    f"interface '{self.type}'"
+                )
+            if not _serves(kind, name, unit):
+                return (
+                    f"Method on class '{kind}' (1) is not compatible with interface '{self.type}' "
+                    f"(2)\n(1) {_method_of(kind, name).declaration()}\n(2) {unit.declaration()}"
+                )
+        return ""
+
+
+def _method_of(kind: Any, name: str) -> Any:
+    """Return the unit of a type's method, or None."""
+    found = kind.unit.method(name) if isinstance(kind, ModuleType) else kind.unit.methods.get(name)
+    return found if isinstance(found, Unit) else None
 
 
 def _serves(kind: Any, name: str, wanted: Unit) -> bool:
-    found = kind.unit.method(name) if isinstance(kind, ModuleType) else kind.unit.methods.get(name)
-    if not isinstance(found, Unit):
-        return False
+    found = _method_of(kind, name)
     pairs = zip(wanted.parameters[1:], found.parameters[1:], strict=False)
     return (
         len(wanted.parameters) == len(found.parameters)

@@ -352,7 +352,11 @@ class Expressions(Attributes):
                     place,
                 )
         if found is None and isinstance(value.type, kinds.ClassType):
-            return self.expr_of(self.call_method(value, "__bool__", [], {}, place), place)
+            found = self.expr_of(self.call_method(value, "__bool__", [], {}, place), place)
+            if found.type != kinds.BOOL:
+                raise ScriptError(
+                    f"expected a bool expression for condition but found {found.type}", place
+                )
         if found is None:
             hint = "; ask whether it is None" if isinstance(value.type, OptionalType) else ""
             raise ScriptError(f"Could not cast value of type {value.type} to bool{hint}", place)

@@ -63,6 +63,11 @@ class NamedBuiltin(Value):
         """Call the builtin, or the op."""
         given = [check.expr_of(arg, place) for arg in args]
         named = {key: check.expr_of(value, place) for key, value in kwargs.items()}
+        if given and isinstance(given[0].type, kinds.ClassType):
+            method = f"__{self.name.lower()}__"
+            if method in given[0].type.unit.methods:
+                of_class: Expr = check.call_method(given[0], method, given[1:], named, place)
+                return of_class
         found = choose_builtin(self.name, given, named, place, convert=False)
         if found is None and any(a.type == kinds.TENSOR for a in given):
             made: Expr = check.call_named_op(self.op, given, named, place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,11 @@ from tangrad_jit.scripting.check.values import Value
 from tangrad_jit.scripting.source.places import FrontendError, Place, ScriptError, Source, place_of
 from tangrad_jit.scripting.tree.nodes import Const, Expr, Node, Return
 from tangrad_jit.scripting.types import kinds
-from tangrad_jit.scripting.types.annotations import AnnotationError, type_of_syntax
+from tangrad_jit.scripting.types.annotations import (
+    AnnotationError,
+    type_of_object,
+    type_of_syntax,
+)
 from tangrad_jit.scripting.types.kinds import OptionalType, Type, is_subtype
 
 __all__ = ["FunctionValue", "Parameter", "Unit"]
@@ -49,6 +54,10 @@ class Unit:
         defaults: parameter -> default, as Python has evaluated them.
         owner: the type of `self`, for methods.
         plain: the type of parameters without an annotation.
+        annotations: parameter, or "return" -> annotation, as Python has evaluated it.
+
+    Attributes:
+        first: what the first parameter means that is no value, or None: of a class method.
     """
 
     def __init__(
@@ -62,17 +71,19 @@ class Unit:
         defaults: dict[str, Any],
         owner: Type | None = None,
         plain: Type = kinds.TENSOR,
+        annotations: dict[str, Any] | None = None,
     ) -> None:
         self.world, self.name, self.qualified = world, name, qualified
         self.source, self.node, self.names, self.owner = source, node, names, owner
         self._body: list[Node] | None = None
         self._returned: Type | None = None
         self._under_way = False
-        self._plain = plain
+        self._plain, self._evaluated = plain, annotations or {}
         self.program: Any = None
         self.parameters = self._parameters_of(defaults)
         self.declared = self._declared_result()
         self.python_function: Any = None
+        self.first: Value | None = None
 
     def place(self) -> Place:
         """Return where the function stands."""
@@ -82,12 +93,16 @@ class Unit:
 
     # --- what it takes and returns
 
-    def _annotated(self, node: ast.AST | None, what: ast.AST) -> Type | None:
+    def _annotated(self, node: ast.AST | None, what: ast.AST, name: str = "") -> Type | None:
         if node is None:
             return None
         try:
             return type_of_syntax(node, self.names.annotation, self.world.class_type)
         except AnnotationError as error:
+            evaluated = self._evaluated.get(name)
+            if evaluated is not None and not isinstance(evaluated, str):
+                with contextlib.suppress(AnnotationError):
+                    return type_of_object(evaluated, self.world.class_type)
             raise ScriptError(str(error), place_of(what, self.source, self.name)) from None
 
     def _parameters_of(self, defaults: dict[str, Any]) -> list[Parameter]:
@@ -106,7 +121,7 @@ class Unit:
             if k == 0 and self.owner is not None:
                 found.append(Parameter(arg.arg, self.owner))
                 continue
-            kind = self._annotated(arg.annotation, arg)
+            kind = self._annotated(arg.annotation, arg, arg.arg)
             if kind is None and arg.type_comment:
                 kind = self._annotated(ast.Constant(arg.type_comment), arg)
             if kind is None and commented:
@@ -157,7 +172,7 @@ class Unit:
 
     def _declared_result(self) -> Type | None:
         if self.node.returns is not None:
-            kind = self._annotated(self.node.returns, self.node.returns)
+            kind = self._annotated(self.node.returns, self.node.returns, "return")
             return None if kind == kinds.ANY and self._plain == kinds.ANY else kind
         comment = self._comment()
         return None if comment is None else self._annotated(comment.returns, self.node)
@@ -204,6 +219,8 @@ class Unit:
         check.declared = self.declared
         for parameter in self.parameters:
             check.scope.top.names[parameter.name] = parameter.type
+        if self.first is not None:
+            check.scope.top.names[self.parameters[0].name] = self.first
         body = check.body(self.node.body)
         if not check.scope.top.exits:
             returned = check.declared or check.returned
@@ -257,6 +274,8 @@ class Unit:
             hint = ""
             if isinstance(value.type, OptionalType):
                 hint = " Check first that it is not None."
+            elif isinstance(parameter.type, kinds.InterfaceType):
+                hint = f"\n{parameter.type.unit.lacking(value.type)}"
             elif parameter.type == kinds.TENSOR:
                 hint = (
                     f" Inferred '{parameter.name}' to be of type 'Tensor' because it was not "

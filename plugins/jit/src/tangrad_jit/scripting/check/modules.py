@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import sys
 import types
@@ -28,6 +29,7 @@ from tangrad_jit.scripting.tree.nodes import (
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.annotations import AnnotationError, type_of_object, type_of_value
 from tangrad_jit.scripting.types.kinds import ModuleType, Type, is_subtype
+from tangrad_jit.tracing.annotations import Attribute
 
 __all__ = ["ModuleUnit"]
 
@@ -74,6 +76,13 @@ class ModuleUnit:
         self._hooked = bool(module._forward_hooks or module._forward_pre_hooks)
         self._read(module)
 
+    def copy(self) -> ModuleUnit:
+        """Return a unit of the same attributes, to which methods may be added."""
+        made = copy.copy(self)
+        made.type = ModuleType(str(self.type), made)
+        made._methods = dict(self._methods)
+        return made
+
     # --- attributes
 
     def _read(self, module: nn.Module) -> None:
@@ -107,6 +116,9 @@ class ModuleUnit:
                     self._read_value(name, value, True, annotated.get(name))
 
     def _read_value(self, name: str, value: Any, constant: bool, annotated: Type | None) -> None:
+        if isinstance(value, Attribute):
+            self.attributes[name] = type_of_object(value.type, self.world.class_type)
+            return
         if constant and _is_constant(value):
             self.constants[name] = value
             return
@@ -202,7 +214,7 @@ class ModuleUnit:
             unit = self.method(name)
             assert isinstance(unit, Unit)
             return Invoke(place, unit.returned, owner, name, unit, [])
-        if callable(getattr(self.cls, name, None)):
+        if name in self._methods or callable(getattr(self.cls, name, None)):
             return Bound(owner, name)
         if found is not None and type_of_value(found) is not None:
             return check.constant(found, place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import sys
 import typing
 from typing import Any
@@ -30,10 +31,12 @@ class PythonNames:
     Args:
         function: a function of Python, or None.
         namespace: further names: of a class's module.
+        more: names that are looked up after those.
     """
 
-    def __init__(self, function: Any = None, namespace: dict[str, Any] | None = None) -> None:
+    def __init__(self, function: Any = None, namespace: Any = None, more: Any = None) -> None:
         self._globals = namespace if function is None else function.__globals__
+        self._more = more or {}
         self._cells: dict[str, Any] = {}
         if function is not None and function.__closure__:
             self._cells = dict(
@@ -43,12 +46,12 @@ class PythonNames:
     def find(self, name: str) -> Any:
         """Return the object of a name; `_MISSING` where there is none."""
         if name in self._cells:
-            try:
+            with contextlib.suppress(ValueError):  # a class is not there yet while it is made
                 return self._cells[name].cell_contents
-            except ValueError:
-                return _MISSING
         if name in (self._globals or {}):
-            return self._globals[name]  # type: ignore[index]
+            return self._globals[name]
+        if name in self._more:
+            return self._more[name]
         return getattr(builtins, name, _MISSING)
 
     def meaning(self, check: Any, name: str, place: Place) -> Any:

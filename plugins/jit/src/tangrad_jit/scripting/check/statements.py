@@ -87,6 +87,7 @@ class Statements(Expressions):
     unrolled = 0
     temporaries = 0
     returns_value = False
+    statement: Place
 
     def body(self, nodes: Sequence[ast.stmt]) -> list[Node]:
         """Return the nodes of statements, up to where they leave.
@@ -103,6 +104,7 @@ class Statements(Expressions):
                 name = type(node).__name__
                 reason = _REFUSED.get(name, f"{name} statements aren't supported")
                 raise FrontendError(reason, self.place(node))
+            self.statement = self.place(node)
             made.extend(method(node))
             if self.scope.top.exits:
                 break
@@ -273,7 +275,7 @@ class Statements(Expressions):
         kind = owner.type
         if not isinstance(kind, (ClassType, ModuleType)):
             raise ScriptError(f"Tried to set an attribute {name} of a {kind}", place)
-        made: list[Node] = kind.unit.set_attribute(self, owner, name, value, place)
+        made: list[Node] = kind.unit.set_attribute(self, owner, name, value, self.statement)
         return made
 
     def _assign_item(self, owner: Expr, index: ast.expr, value: Expr, place: Place) -> list[Node]:
@@ -582,6 +584,10 @@ class Statements(Expressions):
             if not isinstance(target, ast.Subscript):
                 raise FrontendError("del takes names, and elements of lists and dicts", place)
             args = [self.expr(target.value), self.expr(target.slice)]
+            if isinstance(args[0].type, ClassType):
+                removed = self.call_method(args[0], "__delitem__", args[1:], {}, place)
+                made.append(Do(place, removed))
+                continue
             found = choose_builtin("Delete", args, {}, place)
             if found is None:
                 raise ScriptError(f"'{args[0].type}' object does not support deletion", place)

@@ -83,10 +83,18 @@ class World:
         name: str = "",
         plain: Type = kinds.TENSOR,
         namespace: Any = None,
+        unused: bool = False,
     ) -> Unit:
-        """Return a new unit of a function, as a method where it has an owner."""
+        """Return a new unit of a function, as a method where it has an owner.
+
+        One that is unused takes anything, as nobody runs it.
+        """
         bare = inspect.unwrap(function)
         source, node = parse_function(bare)
+        if unused:
+            node.args.vararg = node.args.kwarg = None
+            for argument in [*node.args.args, *node.args.kwonlyargs]:
+                argument.annotation, argument.type_comment = ast.Name("Any"), None
         defaults = {
             p.name: p.default
             for p in inspect.signature(bare).parameters.values()
@@ -102,6 +110,7 @@ class World:
             defaults,
             owner,
             plain,
+            vars(bare).get("__annotations__") or bare.__annotations__,
         )
         unit.python_function = bare
         return unit
@@ -160,10 +169,11 @@ class World:
 
     def ignored(self, function: Any, owner: Type | None = None) -> Ignored:
         """Return a function that stays Python's; one that is unused raises when it is called."""
-        unit = self.make_unit(function, owner)
+        unused = modifier_of(function) == "unused"
+        unit = self.make_unit(function, owner, unused=unused)
         returned = unit.declared if unit.declared is not None else kinds.TENSOR
         callee: Any = function
-        if modifier_of(function) == "unused":
+        if unused:
             callee = _refuse_unused(unit.name)
         return Ignored(callee, unit.name, returned, unit.bind)
 
@@ -197,7 +207,7 @@ class World:
             try:
                 self._classes[cls] = self._type_of_class(cls)
             except BaseException:
-                del self._classes[cls]
+                self._classes.pop(cls, None)
                 raise
         return self._classes[cls]
 
@@ -217,7 +227,13 @@ class World:
             return None
         if is_context(cls) or cls.__module__.split(".")[0] in ("builtins", "typing", "tangrad"):
             return None
-        return None
+        return self.script_class(cls) if _is_compilable(cls) else None
+
+    def knows_class(self, cls: Any) -> bool:
+        """Return whether a class has been scripted, or has a type of its own."""
+        return self._classes.get(cls) is not None or (
+            issubclass(cls, (tuple, enum.Enum)) and self.class_type(cls) is not None
+        )
 
     def annotated(self, text: str, names: PythonNames) -> Type:
         """Return the type of a postponed annotation.
@@ -231,8 +247,12 @@ class World:
             raise AnnotationError(f"Unknown type name '{text}'") from None
         return type_of_syntax(node, names.annotation, self.class_type)
 
-    def script_class(self, cls: type) -> ClassType:
+    def script_class(self, cls: type, more: Any = None) -> ClassType:
         """Script a class, and return the type of its instances.
+
+        Args:
+            cls: the class.
+            more: the names that are seen where it is made.
 
         Raises:
             ScriptError: it cannot be scripted.
@@ -241,12 +261,12 @@ class World:
         if isinstance(known, ClassType):
             return known
         source, node = parse_class(cls)
-        unit = ClassUnit(self, cls, qualified_name(cls), source, node)
+        unit = ClassUnit(self, cls, qualified_name(cls), source, node, more)
         self._classes[cls] = unit.type
         try:
             unit.check()
         except BaseException:
-            del self._classes[cls]
+            self._classes.pop(cls, None)
             raise
         return unit.type
 
@@ -286,6 +306,10 @@ class World:
         Raises:
             ScriptError: it cannot be scripted.
         """
+        actual = module.__dict__.get("_actual_script_module", module)
+        if isinstance(getattr(actual, "script_unit", None), ModuleUnit):
+            scripted: ModuleType = actual.script_unit.type
+            return scripted
         unit = ModuleUnit(self, module)
         known = self._modules.setdefault(type(module), [])
         for other in known:
@@ -293,6 +317,14 @@ class World:
                 return other.type
         known.append(unit)
         return unit.type
+
+
+def _is_compilable(cls: type) -> bool:
+    """Return whether a class may be scripted without being told to: it is Python, and of value."""
+    if issubclass(cls, (tuple, list, dict)) or modifier_of(cls) in ("ignore", "unused"):
+        return False
+    members = [getattr(cls, name, None) for name in vars(cls)]
+    return all(hasattr(one, "__code__") for one in members if inspect.isroutine(one))
 
 
 def _refuse_unused(name: str) -> Any:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
+import sys
 import types
+from collections import ChainMap
 from typing import Any
 
 from tangrad import nn
@@ -43,7 +46,8 @@ def script(
     if isinstance(obj, nn.Module):
         return _script_module(obj)
     if isinstance(obj, type):
-        return _script_class(obj)
+        frame = sys._getframe(1 + _frames_up)
+        return _script_class(obj, ChainMap(dict(frame.f_locals), frame.f_globals))
     if isinstance(obj, (dict, list)):
         return obj
     if modifier_of(obj) in ("ignore", "unused"):
@@ -53,6 +57,8 @@ def script(
         return script(inner)
     if isinstance(obj, types.MethodType) and isinstance(obj.__self__, nn.Module):
         return getattr(script(obj.__self__), obj.__name__)
+    if not callable(obj) and WORLD.class_type(type(obj)) is not None:
+        return obj  # an instance of a class that is scripted
     if not isinstance(inspect.unwrap(obj) if callable(obj) else obj, types.FunctionType):
         raise RuntimeError(
             f"jit.script takes a function, an nn.Module or a class, not {type(obj).__name__}; "
@@ -73,14 +79,19 @@ def _script_function(function: Any) -> ScriptedFunction:
     return known
 
 
-def _script_class(cls: type) -> type:
+def _script_class(cls: type, more: Any) -> type:
     if issubclass(cls, nn.Module):
         raise RuntimeError(
             f"Type '{cls}' cannot be compiled since it inherits from nn.Module, consider passing "
             "an instance instead"
         )
-    if WORLD.class_type(cls) is None:
-        WORLD.script_class(cls)
+    if len(cls.__mro__) > 2 and not issubclass(cls, (tuple, enum.Enum)):
+        raise RuntimeError(
+            "TorchScript classes does not support inheritance yet. Please directly inherit from "
+            "'object'."
+        )
+    if not WORLD.knows_class(cls):
+        WORLD.script_class(cls, more)
     return cls
 
 

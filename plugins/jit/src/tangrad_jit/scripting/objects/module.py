@@ -14,9 +14,10 @@ from tangrad_jit.scripting.check.functions import Unit
 from tangrad_jit.scripting.check.modules import ModuleUnit
 from tangrad_jit.scripting.objects.entry import Entry
 from tangrad_jit.scripting.program.values import Unfitting, fitted
-from tangrad_jit.tracing.traced_module import ScriptModule
+from tangrad_jit.tracing.annotations import Attribute
+from tangrad_jit.tracing.script_module import ScriptModule
 
-__all__ = ["ScriptMethod", "ScriptedModule", "entry_of", "scripted_module"]
+__all__ = ["ScriptMethod", "ScriptedModule", "entry_of", "filled", "scripted_module"]
 
 _REGISTRIES = frozenset(vars(nn.Module()))
 
@@ -76,11 +77,16 @@ class ScriptedModule(ScriptModule):
     """
 
     script_unit: ModuleUnit
+    is_declared = False
 
     def __init__(self, unit: ModuleUnit) -> None:
         super().__init__()
-        object.__setattr__(self, "script_unit", unit)
+        self.take_unit(unit)
         object.__setattr__(self, "original_name", unit.cls.__name__)
+
+    def take_unit(self, unit: ModuleUnit) -> None:
+        """Take what the module has in common with others from a unit."""
+        object.__setattr__(self, "script_unit", unit)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run `forward`, or the modules of a sequence in turn.
@@ -111,6 +117,8 @@ class ScriptedModule(ScriptModule):
                 if isinstance(raw, property):
                     return entry_of(method)(self)
                 return ScriptMethod(self, method)
+            if name in unit.constants:
+                return unit.constants[name]
             registries = (self._parameters, self._buffers, self._modules)
             if not any(name in registry for registry in registries):
                 return self._of_class(name)
@@ -304,12 +312,21 @@ def scripted_module(world: Any, module: nn.Module, memo: dict[int, Any] | None =
     if id(module) in memo:
         return memo[id(module)]
     if isinstance(module, ScriptModule):
-        return module
+        return module.__dict__.get("_actual_script_module", module)
     unit: ModuleUnit = world.module_type(module).unit
     if unit.is_library and not unit.is_container:
         memo[id(module)] = made = _library_copy(module)
         return made
-    scripted = ScriptedModule(unit)
+    return filled(world, ScriptedModule(unit), module, memo)
+
+
+def filled(world: Any, scripted: ScriptedModule, module: nn.Module, memo: dict[int, Any]) -> Any:
+    """Return a scripted module with the parameters, attributes and inner modules of the original.
+
+    Raises:
+        ScriptError: a module inside cannot be scripted.
+    """
+    unit = scripted.script_unit
     memo[id(module)] = scripted
     state = vars(scripted)
     state["_parameters"] = dict(module._parameters)
@@ -322,6 +339,8 @@ def scripted_module(world: Any, module: nn.Module, memo: dict[int, Any] | None =
     for name, value in vars(module).items():
         if name in _REGISTRIES:
             continue
+        if isinstance(value, Attribute):
+            value = value.value
         known = unit.attributes.get(name)
         if known is not None:
             value = _attribute(module, name, value, known)

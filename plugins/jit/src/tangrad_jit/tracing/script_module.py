@@ -1,0 +1,96 @@
+"""The base of traced and scripted modules, and of classes that declare what is scripted of them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+from tangrad import nn
+from tangrad_jit.tracing.annotations import Attribute
+
+__all__ = ["RecursiveScriptModule", "ScriptModule", "script_method"]
+
+_ACTUAL = "_actual_script_module"
+
+
+class _Declaring(type):
+    """The type of classes whose instances are scripted when their `__init__` is done."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Make an instance."""
+        made = super().__call__(*args, **kwargs)
+        if cls.is_declared:  # type: ignore[attr-defined]
+            from tangrad_jit.scripting.objects.declared import script_declared
+
+            script_declared(made)
+        return made
+
+
+class ScriptModule(nn.Module, metaclass=_Declaring):
+    """A module that is scripted.
+
+    A class may derive from it: its methods under `script_method`, and those that `define` has
+    given as text, are scripted when an instance has been made.
+    """
+
+    #: Whether instances are scripted when they are made; what tracing and scripting make, is.
+    is_declared = True
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward`.
+
+        Raises:
+            NotImplementedError: the module has none.
+        """
+        actual = self.__dict__.get(_ACTUAL)
+        if actual is None:
+            raise NotImplementedError(f"{type(self).__name__} has no forward")
+        return actual.forward(*args, **kwargs)
+
+    def define(self, src: str) -> None:
+        """Add methods that are given as text.
+
+        Args:
+            src: definitions of methods; names are looked up where `define` is called.
+
+        Raises:
+            RuntimeError: the text cannot be scripted.
+        """
+        from tangrad_jit.scripting.objects.compilation_unit import surroundings_of_caller
+        from tangrad_jit.scripting.objects.declared import define
+
+        define(self, src, surroundings_of_caller())
+
+    def __getattr__(self, name: str) -> Any:
+        actual = self.__dict__.get(_ACTUAL)
+        if actual is not None:
+            return getattr(actual, name)
+        return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        actual = self.__dict__.get(_ACTUAL)
+        if actual is not None and name != "training":
+            setattr(actual, name, value)
+            return
+        if type(self).is_declared and isinstance(value, Attribute):
+            own = inspect.get_annotations(type(self))
+            type(self).__annotations__ = {**own, name: value.type}
+            value = value.value
+        super().__setattr__(name, value)
+        if actual is not None:
+            setattr(actual, name, value)
+
+
+RecursiveScriptModule = ScriptModule
+
+
+def script_method(fn: Any) -> Any:
+    """Declare that a method of a class that derives from `ScriptModule` is scripted."""
+
+    @functools.wraps(fn)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.__dict__[_ACTUAL], fn.__name__)(*args, **kwargs)
+
+    method._torchscript_modifier = "export"  # type: ignore[attr-defined]
+    return method
