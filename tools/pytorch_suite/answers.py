@@ -16,6 +16,18 @@ from typing import Any
 from file_check import FileCheck
 
 
+class Later:
+    """A value that is imported when the answers are given: `module:name`."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def value(self) -> Any:
+        """Return it."""
+        module, _, name = self._place.partition(":")
+        return getattr(importlib.import_module(module), name)
+
+
 def _constant(value: Any) -> Callable[..., Any]:
     """Return a function that takes anything and gives `value`."""
 
@@ -87,6 +99,27 @@ class _FunctionState(enum.Enum):
     ALL_DISABLED = 2
 
 
+def _nested_map(wanted: Any, function: Any, message: str = "") -> Any:
+    """Return what applies a function to what it is wanted for in nested containers."""
+
+    def over(item: Any) -> Any:
+        if wanted(item):
+            return function(item)
+        if isinstance(item, (list, tuple)):
+            made = [over(member) for member in item]
+            return type(item)(*made) if hasattr(item, "_fields") else type(item)(made)
+        if isinstance(item, dict):
+            return {key: over(member) for key, member in item.items()}
+        return item
+
+    return over
+
+
+class _GraphType(type):
+    def __instancecheck__(cls, item: Any) -> bool:
+        return type(item).__name__ in ("Graph", "ScriptGraph")
+
+
 def _vmap(function: Any, in_dims: Any = 0, out_dims: Any = 0, **options: Any) -> Any:
     return importlib.import_module("torch").vmap(function, in_dims, out_dims)
 
@@ -103,12 +136,14 @@ def _no_kernel(*args: Any, **kwargs: Any) -> Any:
 
 # Names that files import, by the module that they import them from.
 IMPORTED: dict[str, Any] = {
+    "torch.autograd.function._nested_map": _nested_map,
     "torch._utils._is_privateuse1_backend_available": _constant(False),
     "torch._utils_internal.get_writable_path": lambda path: path,
 }
 # Set although tangrad has a placeholder of the name.
 PLACEHOLDERS = {"torch._ops.HigherOrderOperator"}
 _C = {
+    "Graph": _GraphType("Graph", (), {}),
     "ScriptFunction": type("ScriptFunction", (), {"__call__": None}),
     "ScriptMethod": type("ScriptMethod", (), {"__call__": None}),
     "_DisableFuncTorch": _nothing,
@@ -148,6 +183,7 @@ _CPU = {
     "_is_arm_sve_supported": False,
 }
 _FOREACH = "torch.utils._foreach_utils"
+_PLACES = "tangrad_jit.scripting.source.places"
 _JITERATOR = dict.fromkeys(("_create_jit_fn", "_create_multi_output_jit_fn"), _constant(_no_kernel))
 # Set before anything is imported, where tangrad has nothing of the name.
 ATTRIBUTES: dict[str, Any] = {
@@ -171,8 +207,11 @@ ATTRIBUTES: dict[str, Any] = {
     "torch._vmap_internals._vmap": _vmap,
     "torch._jit_internal._disable_emit_hooks": _nothing,
     "torch.autograd.forward_ad._current_level": -1,
+    "torch.autograd.function._nested_map": _nested_map,
     "torch.backends.disable_global_flags": _constant(None),
     "torch.backends.python_native": SimpleNamespace(all_dsls=[], available_dsls=[]),
+    "torch.jit.frontend.FrontendError": Later(f"{_PLACES}:FrontendError"),
+    "torch.jit.frontend.NotSupportedError": Later(f"{_PLACES}:FrontendError"),
     "torch.jit._recursive.ConcreteTypeStore": _constant(None),
     "torch.jit._state._clear_class_state": _constant(None),
     "torch.testing.FileCheck": FileCheck,

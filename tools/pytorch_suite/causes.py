@@ -40,6 +40,8 @@ def is_private(entry: dict[str, Any]) -> bool:
     if kind == "PrivateName":
         parts = asked.split(".")
         return any(".".join(parts[:n]) in names for n in range(1, len(parts) + 1))
+    if kind == "OSError" and "Could not load this library" in entry.get("text", ""):
+        return True  # it is part of PyTorch's own build
     if kind in MISSING:
         found = IMPORT.search(entry.get("text", ""))
         missed = next(filter(None, found.groups())) if found else asked

@@ -73,10 +73,7 @@ class FileCheck:
             checks = list(_directives(str(checks_or_text)))
             if not checks:
                 raise RuntimeError("Could not find any checks")
-        given = str(checks_or_text if text is None else text)
-        if given and not given.endswith("\n"):
-            given += "\n"
-        _Run(given).make(checks)
+        _Run(str(checks_or_text if text is None else text)).make(checks)
 
 
 def _directives(text: str) -> Iterator[tuple[str, str, int]]:
@@ -149,7 +146,7 @@ class _Run:
         while True:
             column = found - (self.text.rfind("\n", 0, found) + 1)
             end = self.text.find("\n", found)
-            marks = self.text[end + 1 : self.text.find("\n", end + 1)]
+            marks = self.text[end + 1 :].partition("\n")[0]
             under = marks[column : column + len(text)]
             beside = marks[max(0, column - 1) : column] + marks[column + len(text) :][:1]
             if under == "~" * len(text) and "~" not in beside:

@@ -283,6 +283,8 @@ def install(source: str, names: dict[str, list[str]]) -> None:
         except ModuleNotFoundError:
             continue
         if isinstance(there, StubModule) or not _has(there, last) or name in answers.PLACEHOLDERS:
+            if isinstance(value, answers.Later):
+                value = value.value()
             setattr(there, last, value)
             if isinstance(value, ModuleType):
                 sys.modules[name] = value

@@ -69,6 +69,20 @@ def unused(fn: Any) -> Any:
     return _modified(fn, "unused")
 
 
+#: Module and qualified name of a function -> its overloads, in order.
+OVERLOADS: dict[tuple[str, str], list[Any]] = {}
+
+
+def _overload(fn: T) -> T:
+    """Declare an overload of a function or method, whose body is that of the last definition."""
+    key = (fn.__module__, fn.__qualname__)  # type: ignore[attr-defined]
+    OVERLOADS.setdefault(key, []).append(fn)
+    return fn
+
+
+_overload_method = _overload
+
+
 def is_scripting() -> bool:
     """Return False: in scripts alone it is True."""
     return False

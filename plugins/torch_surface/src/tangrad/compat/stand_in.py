@@ -84,6 +84,19 @@ def boolean_dispatch(
     return choose
 
 
+def _of_jit(name: str, otherwise: Any) -> Any:
+    """Return a function of `tangrad.jit`, or where that is not installed, what stands for it."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            function = getattr(importlib.import_module(f"{OURS}_jit"), name)
+        except ImportError:
+            function = otherwise
+        return function(*args, **kwargs)
+
+    return call
+
+
 def _names_of(module: str) -> dict[str, Any]:
     """Return what makes a module answer with the names of a module of ours."""
 
@@ -110,14 +123,15 @@ PRIVATE: dict[str, dict[str, Any]] = {
         "BroadcastingList2": BroadcastingList,
         "BroadcastingList3": BroadcastingList,
         "_copy_to_script_wrapper": _unchanged,
-        "_overload": _unchanged,
-        "_overload_method": _unchanged,
+        "_overload": _of_jit("_overload", _unchanged),
+        "_overload_method": _of_jit("_overload_method", _unchanged),
         "boolean_dispatch": boolean_dispatch,
-        "export": _unchanged,
-        "ignore": _ignore,
+        "export": _of_jit("export", _unchanged),
+        "ignore": _of_jit("ignore", _ignore),
         "is_scripting": lambda: False,
-        "unused": _unchanged,
+        "unused": _of_jit("unused", _unchanged),
     },
+    "_awaits": {"__getattr__": lambda name: getattr(importlib.import_module(f"{OURS}_jit"), name)},
     "_tensor_str": {
         "PRINT_OPTS": _PrintOptions(),
         "_add_suffixes": lambda text, suffixes, indent, force_newline=False: _printing(

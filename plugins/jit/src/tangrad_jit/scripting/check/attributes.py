@@ -9,7 +9,7 @@ from typing import Any
 
 import tangrad
 from tangrad_jit.scripting.check.builtin_table import METHODS
-from tangrad_jit.scripting.check.builtins import choose_builtin, is_builtin, signatures_of, to_type
+from tangrad_jit.scripting.check.builtins import choose_builtin, is_builtin, refusals, to_type
 from tangrad_jit.scripting.check.op_calls import call_op, is_op, variants
 from tangrad_jit.scripting.check.scope import Frame, Scope
 from tangrad_jit.scripting.check.tensor_table import ATTRIBUTES
@@ -29,6 +29,7 @@ from tangrad_jit.scripting.tree.nodes import (
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.annotations import type_of_value
 from tangrad_jit.scripting.types.kinds import (
+    AwaitType,
     ClassType,
     DictType,
     EnumType,
@@ -124,10 +125,18 @@ class Attributes:
         if found is None:
             raise ScriptError(
                 f"Expected {what} of type {wanted} but it has type {value.type}"
-                + _remedy(value.type, wanted),
+                + self.remedy(value.type, wanted),
                 place,
             )
         return found
+
+    def remedy(self, have: Type, wanted: Type) -> str:
+        """Return what may be done where a value of one type should be one of another, or ""."""
+        if isinstance(have, OptionalType) and is_subtype(have.element, wanted):
+            return "; check first that it is not None"
+        if wanted == kinds.FLOAT and have == kinds.INT:
+            return "; write float(...)"
+        return ""
 
     # --- names
 
@@ -161,6 +170,8 @@ class Attributes:
         """
         if isinstance(owner, Value):
             return owner.attribute(self, name, place)
+        if isinstance(owner.type, AwaitType) and name != "wait":
+            owner = Invoke(place, owner.type.element, owner, "wait", None, [])
         kind = owner.type
         found: Any = None
         if kind == kinds.TENSOR:
@@ -279,7 +290,7 @@ class Attributes:
         built = choose_builtin(name, args, kwargs, place)
         if built is not None:
             return built
-        refused += [f"{s}:\n  The arguments do not fit." for s in signatures_of(name)]
+        refused += refusals(name, args, kwargs)
         if not refused:
             raise ScriptError(f"there is no op aten::{name}", place)
         raise ScriptError(
@@ -332,7 +343,7 @@ class Attributes:
         self, name: str, args: list[Expr], kwargs: dict[str, Expr], place: Place
     ) -> ScriptError:
         """Return the error of a call that no builtin takes."""
-        refused = [f"{s}:\n  The arguments do not fit." for s in signatures_of(name)]
+        refused = refusals(name, args, kwargs)
         return ScriptError(
             variants(refused) + f"\n{self._given(args, kwargs)}\nThe original call is", place
         )
@@ -430,12 +441,4 @@ def _absent(kind: Type, name: str) -> str:
             f" It may be None: check that it is not, by an if or an assert, and it is a "
             f"{kind.element}"
         )
-    return ""
-
-
-def _remedy(have: Type, wanted: Type) -> str:
-    if isinstance(have, OptionalType) and is_subtype(have.element, wanted):
-        return "; check first that it is not None"
-    if wanted == kinds.FLOAT and have == kinds.INT:
-        return "; write float(...)"
     return ""

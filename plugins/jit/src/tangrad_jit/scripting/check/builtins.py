@@ -12,9 +12,10 @@ from typing import Any
 from tangrad_jit.scripting.check.builtin_table import TABLE
 from tangrad_jit.scripting.check.tensor_table import TENSOR_TABLE
 from tangrad_jit.scripting.source.places import Place
-from tangrad_jit.scripting.tree.nodes import Apply, Builtin, Const, Convert, Expr
+from tangrad_jit.scripting.tree.nodes import Apply, Builtin, Const, Convert, Expr, Invoke, MakeList
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.kinds import (
+    AwaitType,
     DictType,
     EnumType,
     ListType,
@@ -25,7 +26,7 @@ from tangrad_jit.scripting.types.kinds import (
     optional_of,
 )
 
-__all__ = ["Signature", "choose_builtin", "is_builtin", "signatures_of", "to_type"]
+__all__ = ["Signature", "choose_builtin", "is_builtin", "refusals", "to_type"]
 
 
 @dataclass(slots=True)
@@ -128,16 +129,22 @@ def choose_builtin(
     for converts in (False, True) if convert else (False,):
         for signature in signatures_of(name):
             found = _matched(signature, args, kwargs, converts)
-            if found is not None:
+            if not isinstance(found, str):
                 given, bound = found
                 result = _result(signature.result, bound, given)
                 return Apply(place, result, signature.builtin, given)
     return None
 
 
+def refusals(name: str, args: Sequence[Expr], kwargs: dict[str, Expr]) -> list[str]:
+    """Return, for each builtin of a name, why it does not take some arguments."""
+    return [f"{s}:\n  {_matched(s, args, kwargs, True)}" for s in signatures_of(name)]
+
+
 def _matched(
     signature: Signature, args: Sequence[Expr], kwargs: dict[str, Expr], converts: bool
-) -> tuple[list[Expr], dict[str, Type]] | None:
+) -> tuple[list[Expr], dict[str, Type]] | str:
+    """Return the arguments of a call and what its types stand for, or why it is none."""
     bound: dict[str, Type] = {}
     given: list[Expr] = []
     rest = list(args)
@@ -145,13 +152,13 @@ def _matched(
     for parameter in signature.parameters:
         if parameter.rest:
             given.extend(rest)
-            return None if named else (given, bound)
+            return f"Unknown keyword argument '{next(iter(named))}'." if named else (given, bound)
         if rest and not parameter.keyword_only:
             value = rest.pop(0)
         elif parameter.name in named:
             value = named.pop(parameter.name)
         elif parameter.required:
-            return None
+            return f"Argument {parameter.name} not provided."
         else:
             place = args[0].place
             kind = parameter.kind
@@ -159,9 +166,18 @@ def _matched(
             continue
         fitted = _fitted(value, parameter.kind, bound, converts)
         if fitted is None:
-            return None
+            shown = bound.get(parameter.kind, _SHOWN.get(parameter.kind, parameter.kind))
+            return (
+                f"Expected a value of type '{shown}' for argument '{parameter.name}' but instead "
+                f"found type '{value.type}'."
+            )
         given.append(fitted)
-    return None if rest or named else (given, bound)
+    if rest:
+        return (
+            f"Expected at most {len(signature.parameters)} arguments but found {len(args)} "
+            "positional arguments."
+        )
+    return f"Unknown keyword argument '{next(iter(named))}'." if named else (given, bound)
 
 
 def _constant_type(value: Any, kind: str) -> Type:
@@ -276,6 +292,8 @@ def to_type(value: Expr, wanted: Type, implicit: bool = True) -> Expr | None:
         return value
     if isinstance(wanted, OptionalType):
         return to_type(value, wanted.element, implicit)
+    if isinstance(have, AwaitType):
+        return to_type(Invoke(value.place, have.element, value, "wait", None, []), wanted, implicit)
     if implicit and have == kinds.TENSOR and wanted in _OF_TENSOR:
         return Convert(value.place, wanted, value, _OF_TENSOR[wanted])
     if have == kinds.NUMBER and wanted in kinds.NUMBERS:
@@ -287,6 +305,8 @@ def to_type(value: Expr, wanted: Type, implicit: bool = True) -> Expr | None:
     if have == kinds.STR and wanted == kinds.DEVICE:
         return Convert(value.place, wanted, value, "device")
     if isinstance(wanted, ListType):
+        if isinstance(value, MakeList) and not value.elements:
+            return MakeList(value.place, wanted, [])
         return _list_of(value, wanted, implicit)
     if isinstance(wanted, TupleType) and isinstance(have, TupleType):
         return _tuple_of(value, have, wanted)

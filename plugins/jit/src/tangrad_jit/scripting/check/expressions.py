@@ -132,7 +132,8 @@ class Expressions(Attributes):
 
     def _on_List(self, node: ast.List, hint: Type | None) -> Expr:
         element = hint.element if isinstance(hint, ListType) else None
-        return self.make_list([self.expr(e, element) for e in node.elts], self.place(node), element)
+        elements = [self.expr(e, element) for e in node.elts]
+        return self.make_list(elements, self.place(node), element)
 
     def make_list(self, elements: list[Expr], place: Place, element: Type | None = None) -> Expr:
         """Return a list of elements of one type.
@@ -344,13 +345,9 @@ class Expressions(Attributes):
         if value.type == kinds.TENSOR:
             return Convert(place, kinds.BOOL, value, "bool")
         found = choose_builtin("Bool", [value], {}, place, convert=False)
-        if found is None and not isinstance(value.type, OptionalType):
-            found = choose_builtin("len", [value], {}, place, convert=False)
-            if found is not None:
-                raise ScriptError(
-                    f"Could not cast value of type {value.type} to bool; compare its len with 0",
-                    place,
-                )
+        if isinstance(value.type, (ListType, DictType)):
+            count = choose_builtin("len", [value], {}, place)
+            found = choose_builtin("ne", [count, Const(place, kinds.INT, 0)], {}, place)
         if found is None and isinstance(value.type, kinds.ClassType):
             found = self.expr_of(self.call_method(value, "__bool__", [], {}, place), place)
             if found.type != kinds.BOOL:
@@ -472,6 +469,8 @@ class Expressions(Attributes):
     def _on_Call(self, node: ast.Call, hint: Type | None) -> Any:
         place = self.place(node)
         callee = self.value(node.func)
+        if not getattr(callee, "is_special", False):
+            place = self.place(node.func)
         raw = getattr(callee, "call_raw", None)
         if raw is not None:
             return raw(self, node, hint)
@@ -497,14 +496,14 @@ class Expressions(Attributes):
         hint: Type | None = None,
     ) -> Any:
         """Return a call of a meaning, with meanings as arguments."""
-        if isinstance(callee, Bound) and callee.name == "tolist":
+        if isinstance(callee, Bound) and callee.is_special:
             return self.to_list(callee.owner, hint, place)
         if isinstance(callee, Expr):
             if isinstance(callee.type, ModuleType):
                 return self.call_method(callee, "forward", args, kwargs, place)
             if isinstance(callee.type, (kinds.ClassType, kinds.InterfaceType)):
                 return self.call_method(callee, "__call__", args, kwargs, place)
-            raise ScriptError(f"a value of type {callee.type} cannot be called", place)
+            raise ScriptError(f"cannot call a value of type {callee.type}", place)
         return callee.call(self, args, kwargs, place)
 
     def to_list(self, owner: Expr, hint: Type | None, place: Place) -> Expr:
@@ -512,7 +511,14 @@ class Expressions(Attributes):
         element, depth = hint, 0
         while isinstance(element, ListType):
             element, depth = element.element, depth + 1
-        if element not in (kinds.INT, kinds.FLOAT, kinds.BOOL, kinds.COMPLEX) or hint is None:
+        known = (kinds.INT, kinds.FLOAT, kinds.BOOL, kinds.COMPLEX)
+        if hint is not None and element not in known:
+            raise ScriptError(
+                f"{element} is not one of the supported element types for tolist: int, float, "
+                "complex, bool",
+                place,
+            )
+        if hint is None:
             raise ScriptError(
                 "Expected type hint for result of tolist(): x: List[float] = t.tolist()", place
             )
@@ -535,15 +541,17 @@ class Expressions(Attributes):
             return self._item_of_meaning(self.children_of(owner, place), node.slice, place)
         if isinstance(kind, TupleType):
             return self._item_of_tuple(owner, node.slice, place)
-        if isinstance(node.slice, ast.Slice):
-            return self._sliced(owner, node.slice, place)
-        index = self.expr(node.slice)
+        index = self._slice_or_index(node.slice)
+        if isinstance(index, SliceOf):
+            return self._sliced(owner, index, place)
         if isinstance(kind, kinds.ClassType):
             return self.call_method(owner, "__getitem__", [index], {}, place)
         if isinstance(kind, ModuleType):
             raise ScriptError(f"{kind} is not subscriptable", place)
         found = choose_builtin("__getitem__", [owner, index], {}, place)
         if found is None:
+            if isinstance(kind, (ListType, DictType)):
+                raise self.no_overload("__getitem__", [owner, index], {}, place)
             hint_text = (
                 "; check first that it is not None" if isinstance(kind, OptionalType) else ""
             )
@@ -563,16 +571,18 @@ class Expressions(Attributes):
 
     def _item_of_tuple(self, owner: Expr, index: ast.expr, place: Place) -> Expr:
         elements = owner.type.elements  # type: ignore[attr-defined]
-        if isinstance(index, ast.Slice):
+        number = self._slice_or_index(index)
+        if isinstance(number, SliceOf):
             bounds = [
-                None if part is None else self.constant_of(self.value(part), place, int)
-                for part in (index.lower, index.upper, index.step)
+                None
+                if part is None or part.type == kinds.NONE
+                else self.constant_of(part, place, int)
+                for part in (number.start, number.stop, number.step)
             ]
             numbers = range(len(elements))[slice(*bounds)]
             return self.make_tuple(
                 [TupleItem(place, elements[k], owner, k) for k in numbers], place
             )
-        number = self.expr(index)
         if isinstance(number, Const) and isinstance(number.value, int):
             if not -len(elements) <= number.value < len(elements):
                 raise ScriptError("Tuple index out of range", place)
@@ -590,13 +600,19 @@ class Expressions(Attributes):
             )
         return found
 
-    def _sliced(self, owner: Expr, index: ast.Slice, place: Place) -> Expr:
-        bounds = [
-            Const(place, kinds.NONE, None) if part is None else self.expr(part)
-            for part in (index.lower, index.upper)
-        ]
-        if index.step is not None:
-            bounds.append(self.expr(index.step))
+    def _slice_or_index(self, node: ast.expr) -> Expr:
+        """Return the syntax of an index: a slice, or a value."""
+        if isinstance(node, ast.Slice):
+            parts = (node.lower, node.upper, node.step)
+            bounds = [None if p is None else self.bound(self.expr(p)) for p in parts]
+            return SliceOf(self.place(node), kinds.NONE, *bounds)
+        return self.expr(node)
+
+    def _sliced(self, owner: Expr, index: SliceOf, place: Place) -> Expr:
+        none = Const(place, kinds.NONE, None)
+        bounds = [part if part is not None else none for part in (index.start, index.stop)]
+        if index.step is not None and index.step.type != kinds.NONE:
+            bounds.append(index.step)
         found = choose_builtin("slice", [owner, *bounds], {}, place)
         if found is None:
             raise ScriptError(f"'{owner.type}' object cannot be sliced", place)
@@ -608,14 +624,10 @@ class Expressions(Attributes):
         parts: list[Expr] = []
         for node in nodes:
             place = self.place(node)
-            if isinstance(node, ast.Slice):
-                bounds = [
-                    None if part is None else self._bound(part)
-                    for part in (node.lower, node.upper, node.step)
-                ]
-                parts.append(SliceOf(place, kinds.NONE, *bounds))
+            part = self._slice_or_index(node)
+            if isinstance(part, SliceOf):
+                parts.append(part)
                 continue
-            part = self.expr(node)
             whole = ListType(kinds.INT)
             if isinstance(part.type, TupleType):
                 part = to_type(part, whole) or part
@@ -629,8 +641,12 @@ class Expressions(Attributes):
             parts.append(part)
         return parts
 
-    def _bound(self, node: ast.expr) -> Expr:
-        value = self.expr(node)
+    def bound(self, value: Expr) -> Expr:
+        """Return a bound of a slice: an integer, or None.
+
+        Raises:
+            ScriptError: it is neither.
+        """
         if value.type == optional_of(kinds.INT) or value.type == kinds.NONE:
             return value
         return self.convert(value, kinds.INT, value.place, "a bound of a slice", implicit=True)
@@ -673,11 +689,10 @@ class Expressions(Attributes):
             value = self.expr(element, hint)
         if hint is not None:
             value = self.convert(value, hint, place, "an element")
+        kind = value.type if hint is None else hint
         if made_key is None:
-            return Comprehension(place, ListType(value.type), target, over, value)
-        return Comprehension(
-            place, DictType(made_key.type, value.type), target, over, value, made_key
-        )
+            return Comprehension(place, ListType(kind), target, over, value)
+        return Comprehension(place, DictType(made_key.type, kind), target, over, value, made_key)
 
     def _unrolled(
         self,

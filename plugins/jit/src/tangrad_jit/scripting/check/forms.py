@@ -7,6 +7,7 @@ import builtins
 import math
 import typing
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,9 +31,12 @@ from tangrad_jit.scripting.tree.nodes import (
     MakeDict,
     MakeList,
     OpCall,
+    SliceOf,
+    Unpack,
 )
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.kinds import (
+    AwaitType,
     DictType,
     FutureType,
     ListType,
@@ -88,8 +92,8 @@ Caller = Callable[[Any, Sequence[Any], dict[str, Any], Place], Any]
 class Form(Value):
     """A function whose call a function of the checker makes."""
 
-    def __init__(self, name: str, make: Caller) -> None:
-        self.name, self.make = name, make
+    def __init__(self, name: str, make: Caller, is_special: bool = False) -> None:
+        self.name, self.make, self.is_special = name, make, is_special
 
     def __str__(self) -> str:
         return f"function {self.name}"
@@ -104,6 +108,8 @@ class Form(Value):
 
 class RawForm(Value):
     """A form that looks at the syntax of its arguments."""
+
+    is_special = True
 
     def __init__(self, name: str, make: Callable[[Any, ast.Call, Type | None, Place], Any]) -> None:
         self.name, self.make = name, make
@@ -229,27 +235,61 @@ def _tuple(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
 
 
 def _dict(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
-    if node.args and isinstance(node.args[0], (ast.List, ast.ListComp)) and not node.keywords:
-        pairs = node.args[0]
-        if isinstance(pairs, ast.List) and all(isinstance(p, ast.Tuple) for p in pairs.elts):
-            literal = ast.Dict(
-                [p.elts[0] for p in pairs.elts],  # type: ignore[attr-defined]
-                [p.elts[1] for p in pairs.elts],  # type: ignore[attr-defined]
-            )
-            return check.value(ast.copy_location(literal, node), hint)
-        if isinstance(pairs, ast.ListComp) and isinstance(pairs.elt, ast.Tuple):
-            made = ast.DictComp(pairs.elt.elts[0], pairs.elt.elts[1], pairs.generators)
-            return check.value(ast.copy_location(made, node), hint)
-    if node.args:
-        return choose_builtin("dict", [check.expr(node.args[0], hint)], {}, place)
-    if node.keywords:
-        keys: list[ast.expr | None] = [
-            ast.copy_location(ast.Constant(k.arg), node) for k in node.keywords
-        ]
-        literal = ast.Dict(keys, [k.value for k in node.keywords])
-        return check.value(ast.copy_location(literal, node), hint)
-    kind = hint if isinstance(hint, DictType) else DictType(kinds.STR, kinds.TENSOR)
-    return MakeDict(place, kind, [], [])
+    if len(node.args) > 1:
+        raise ScriptError(f"dict expected at most 1 argument, got {len(node.args)}", place)
+    keys: list[ast.expr | None] = []
+    values = []
+    given = node.args[0] if node.args else None
+    if isinstance(given, ast.List) and all(isinstance(p, ast.Tuple) for p in given.elts):
+        keys = [p.elts[0] for p in given.elts]  # type: ignore[attr-defined]
+        values = [p.elts[1] for p in given.elts]  # type: ignore[attr-defined]
+    elif isinstance(given, ast.Dict):
+        keys, values = list(given.keys), list(given.values)
+    elif given is not None:
+        made = _dict_of(check, given, hint, place)
+        if not node.keywords:
+            return made
+        more = check.expr(_of_keywords(node, [], []), made.type)
+        joined = Builtin("joined", "rt_joined(_0, _1)", namespace="")
+        return Apply(place, made.type, joined, [made, more])
+    if not keys and not node.keywords:
+        kind = hint if isinstance(hint, DictType) else DictType(kinds.STR, kinds.TENSOR)
+        return MakeDict(place, kind, [], [])
+    return check.value(_of_keywords(node, keys, values), hint)
+
+
+def _of_keywords(node: ast.Call, keys: list[Any], values: list[ast.expr]) -> ast.Dict:
+    """Return a dict of some entries and of a call's arguments by name."""
+    named = [ast.copy_location(ast.Constant(k.arg), node) for k in node.keywords]
+    literal = ast.Dict([*keys, *named], [*values, *(k.value for k in node.keywords)])
+    return ast.copy_location(literal, node)
+
+
+def _dict_of(check: Any, given: ast.expr, hint: Type | None, place: Place) -> Expr:
+    """Return the dict that a dict, or pairs of keys and values, make."""
+    if isinstance(given, ast.ListComp) and isinstance(given.elt, ast.Tuple):
+        pairs = ast.DictComp(given.elt.elts[0], given.elt.elts[1], given.generators)
+        found: Expr = check.expr(ast.copy_location(pairs, given), hint)
+        return found
+    value = check.value(given, hint)
+    if isinstance(value, Expr) and isinstance(value.type, DictType):
+        copied = choose_builtin("dict", [value], {}, place)
+        assert copied is not None
+        return copied
+    over = check.iterated(value, place)
+    if isinstance(over, list):
+        spread = [check.spread(item, place) for item in over]
+        keys = check.make_list([check.expr_of(k, place) for k, _ in spread], place)
+        values = check.make_list([check.expr_of(v, place) for _, v in spread], place)
+        kind = DictType(keys.type.element, values.type.element)
+        return MakeDict(place, kind, keys.elements, values.elements)
+    pair = over.element
+    if not isinstance(pair, TupleType) or len(pair.elements) != 2:
+        raise ScriptError(f"dict takes pairs of a key and a value, not {pair}", place)
+    names = [check.temporary(), check.temporary()]
+    key, item = (Local(place, kind, name) for kind, name in zip(pair.elements, names, strict=True))
+    kind = DictType(*pair.elements)
+    return Comprehension(place, kind, Unpack(place, list(names)), over, item, key)
 
 
 # --- types
@@ -403,6 +443,21 @@ def _fork(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place)
     return Fork(place, FutureType(call.type), call)
 
 
+def _awaitable(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Expr:
+    if not args:
+        raise ScriptError("_awaitable takes a function and its arguments", place)
+    call = check.expr_of(check.call(args[0], list(args[1:]), kwargs, place), place)
+    return Fork(place, AwaitType(call.type), call)
+
+
+def _awaitable_nowait(
+    check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
+) -> Expr:
+    value = check.expr_of(args[0], place)
+    builtin = Builtin("awaitable_nowait", "rt_await_nowait(_0)", "prim")
+    return Apply(place, AwaitType(value.type), builtin, [value])
+
+
 def _wait(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Expr:
     future = check.expr_of(args[0], place)
     if not isinstance(future.type, FutureType):
@@ -417,6 +472,17 @@ def _unwrap(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Plac
             raise ScriptError("Unwrapping null optional", place)
         return value
     return Convert(place, value.type.element, value, "unwrap")
+
+
+def _slice(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Expr:
+    if kwargs:
+        raise ScriptError("Slice does not accept any keyword arguments", place)
+    if not 1 <= len(args) <= 3:
+        raise ScriptError(f"slice expected 1 to 3 arguments, got {len(args)}", place)
+    bounds = [check.bound(check.expr_of(arg, place)) for arg in args]
+    if len(bounds) == 1:
+        bounds.insert(0, None)
+    return SliceOf(place, kinds.NONE, *bounds, *[None] * (3 - len(bounds)))
 
 
 def _device(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Expr:
@@ -471,8 +537,9 @@ NAMED_FORMS: dict[str, Value] = {
             "str chr ord hex oct bin abs min max sum any all round divmod pow sorted hash".split()
         )
     },
-    "fork": Form("fork", _fork),
+    "fork": Form("fork", _fork, True),
     "wait": Form("wait", _wait),
+    "slice": Form("slice", _slice),
     "unwrap_optional": Form("unwrap_optional", _unwrap),
 }
 
@@ -492,6 +559,10 @@ def _forms_of_objects() -> dict[int, tuple[Any, Value]]:
             jit.is_tracing: Form("is_tracing", _constant(False)),
             jit.fork: NAMED_FORMS["fork"],
             jit.wait: NAMED_FORMS["wait"],
+            jit._awaitable: Form("_awaitable", _awaitable, True),
+            jit._awaitable_wait: NAMED_FORMS["wait"],
+            jit._awaitable_nowait: Form("_awaitable_nowait", _awaitable_nowait),
+            OrderedDict: NAMED_FORMS["dict"],
             typing.cast: NAMED_FORMS["unchecked_cast"],
             warnings.warn: Form("warn", _warn),
             tangrad.tensor: Form("tensor", _tensor),

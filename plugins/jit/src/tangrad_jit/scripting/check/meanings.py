@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
+from tangrad_jit.scripting.check.builtins import to_type
 from tangrad_jit.scripting.check.forms import form_of
 from tangrad_jit.scripting.check.values import PythonObject, Value
 from tangrad_jit.scripting.source.places import Place, ScriptError
@@ -112,7 +113,14 @@ class NamedTupleClass(Value):
                 value = check.constant(self.kind.defaults[name], place)
             else:
                 raise ScriptError(f"{self.kind}: Argument {name} not provided", place)
-            given.append(check.convert(value, kind, place, f"the field {name}", True))
+            fitted = to_type(value, kind)
+            if fitted is None:
+                raise ScriptError(
+                    f"Expected a value of type '{kind}' for argument '{name}' but instead found "
+                    f"type '{value.type}'",
+                    place,
+                )
+            given.append(fitted)
         if rest or left:
             raise ScriptError(f"{self.kind} has {len(self.kind.names)} fields", place)
         return MakeTuple(place, self.kind, given)

@@ -14,6 +14,7 @@ from tangrad import nn
 from tangrad_jit.scripting.check.functions import FunctionValue, Unit
 from tangrad_jit.scripting.check.library_modules import LibraryMethod, is_container, is_library
 from tangrad_jit.scripting.check.python_names import PythonNames
+from tangrad_jit.scripting.check.traced import TracedMethod
 from tangrad_jit.scripting.check.values import Bound, Value
 from tangrad_jit.scripting.source.places import Place, ScriptError
 from tangrad_jit.scripting.tree.nodes import (
@@ -30,6 +31,7 @@ from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.annotations import AnnotationError, type_of_object, type_of_value
 from tangrad_jit.scripting.types.kinds import ModuleType, Type, is_subtype
 from tangrad_jit.tracing.annotations import Attribute
+from tangrad_jit.tracing.traced_module import TopLevelTracedModule
 
 __all__ = ["ModuleUnit"]
 
@@ -70,6 +72,9 @@ class ModuleUnit:
         self.failed: dict[str, str] = {}
         self._methods: dict[str, Unit] = {}
         self._overloads = dict(getattr(cls, "__overloads__", {}))
+        self._traced: dict[str, Any] = (
+            dict(module.methods) if isinstance(module, TopLevelTracedModule) else {}
+        )
         self.qualified = _name_of(cls)
         self.parameter_names = list(module._parameters)
         self.buffer_names = list(module._buffers)
@@ -169,6 +174,8 @@ class ModuleUnit:
 
     def is_same(self, other: ModuleUnit) -> bool:
         """Return whether modules of the two have the same code."""
+        if self._traced or other._traced:
+            return False
         if self.is_library and not self.is_container:
             return other.is_library
         if self.functions.keys() != other.functions.keys():
@@ -234,6 +241,8 @@ class ModuleUnit:
         """Return a method's unit, another meaning of it, or None where there is none."""
         if name in self._methods:
             return self._methods[name]
+        if name in self._traced:
+            return TracedMethod(name, self._traced[name])
         if self.is_library and not self.is_container:
             return LibraryMethod(self.cls, name)
         raw = inspect.getattr_static(self.cls, name, None)
@@ -280,6 +289,14 @@ class ModuleUnit:
         if name in self._overloads:
             units = [self.method(one) for one in self._overloads[name]]
             return FunctionValue(units).call(check, [owner, *args], kwargs, place)
+        raw = inspect.getattr_static(self.cls, name, None)
+        if isinstance(raw, types.FunctionType) and name not in self._methods:
+            several = self.world.overloads_of(inspect.unwrap(raw), self.type)
+            if several:
+                for k, unit in enumerate(several):
+                    unit.qualified = f"{self.qualified}.{name}__{k}"
+                    self._methods.setdefault(f"{name}__{k}", unit)
+                return FunctionValue(several).call(check, [owner, *args], kwargs, place)
         found = self.method(name)
         if isinstance(found, LibraryMethod):
             return found.call(check, owner, args, kwargs, place)

@@ -57,6 +57,8 @@ class PythonNames:
     def meaning(self, check: Any, name: str, place: Place) -> Any:
         """Return what a name means in the language, or None."""
         found = self.find(name)
+        if name in ("inf", "nan") and isinstance(found, float):
+            return check.constant(found, place)
         return None if found is _MISSING else check.meaning(found, place, name)
 
     def annotation(self, name: str) -> Any:

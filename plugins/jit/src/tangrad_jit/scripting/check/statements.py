@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tangrad_jit.scripting.check.builtins import choose_builtin
+from tangrad_jit.scripting.check.builtins import choose_builtin, to_type
 from tangrad_jit.scripting.check.conditions import constant_condition
-from tangrad_jit.scripting.check.expressions import Expressions
+from tangrad_jit.scripting.check.expressions import Alias, Expressions
 from tangrad_jit.scripting.check.values import Loop, Many, PythonObject, Value
 from tangrad_jit.scripting.source.places import FrontendError, Place, ScriptError
 from tangrad_jit.scripting.tree.nodes import (
@@ -25,12 +25,14 @@ from tangrad_jit.scripting.tree.nodes import (
     GetAttr,
     If,
     Local,
+    MakeList,
     MakeTuple,
     Node,
     OpCall,
     Raise,
     Return,
     SetItem,
+    SliceOf,
     Subscript,
     TupleItem,
     Unpack,
@@ -155,12 +157,17 @@ class Statements(Expressions):
             raise ScriptError(
                 "a variable that is annotated needs a value, from which its life begins", place
             )
-        value = self.convert(
-            self.expr_of(self.value(node.value, kind), place),
-            kind,
-            place,
-            f"a value of '{ast.unparse(node.target)}'",
-        )
+        given = self.expr_of(self.value(node.value, kind), place)
+        value = to_type(given, kind, False)
+        if value is None:
+            if isinstance(given, MakeList) and not _may_be_list(kind):
+                raise ScriptError(f"Expected an annotation of type List but got {kind}", place)
+            name = ast.unparse(node.target)
+            raise ScriptError(
+                f"Variable '{name}' is annotated with type {kind} but is being assigned to a value "
+                f"of type {given.type}{self.remedy(given.type, kind)}",
+                place,
+            )
         return self.assign(node.target, value, kind)
 
     def assign(self, target: ast.expr, value: Any, annotated: Type | None = None) -> list[Node]:
@@ -189,6 +196,9 @@ class Statements(Expressions):
             self.scope.set(name, value, place)
             return []
         value = self.expr_of(value, place)
+        if isinstance(value, SliceOf):
+            self.scope.top.names[name] = Alias(value)
+            return []
         kind = annotated or value.type
         before = self.scope.find_outside(name)
         if isinstance(before, Type) and annotated is None and not is_subtype(kind, before):
@@ -289,12 +299,13 @@ class Statements(Expressions):
         at = self.expr(index)
         if isinstance(kind, ClassType):
             return [Do(place, self.call_method(owner, "__setitem__", [at, value], {}, place))]
+        if isinstance(kind, TupleType):
+            raise ScriptError(
+                f"'{kind}' object does not support subscripted assignment", self.statement
+            )
         found = choose_builtin("_set_item", [owner, at, value], {}, place)
         if found is None:
-            raise ScriptError(
-                f"'{kind}' object does not support assignment of a {value.type} at a {at.type}",
-                place,
-            )
+            raise self.no_overload("_set_item", [owner, at, value], {}, self.statement)
         return [Do(place, found)]
 
     # --- augmented assignments
@@ -577,12 +588,19 @@ class Statements(Expressions):
         made: list[Node] = []
         for target in node.targets:
             place = self.place(target)
+            place.last_column = (target.end_col_offset or 0) + self.source.indent
             if isinstance(target, ast.Name):
                 self.lookup(target.id, place)
                 self.scope.top.names.pop(target.id, None)
                 continue
             if not isinstance(target, ast.Subscript):
                 raise FrontendError("del takes names, and elements of lists and dicts", place)
+            if isinstance(target.slice, (ast.Slice, ast.Tuple)):
+                raise ScriptError(
+                    "Del statements only support deletion at a single index, slicing is not "
+                    "supported",
+                    place,
+                )
             args = [self.expr(target.value), self.expr(target.slice)]
             if isinstance(args[0].type, ClassType):
                 removed = self.call_method(args[0], "__delitem__", args[1:], {}, place)
@@ -628,6 +646,12 @@ class Closure(Value):
                 raise ScriptError("a closure of an archive makes one call", place)
             found: Expr | Value = check.value(last.value)
             return found
+
+
+def _may_be_list(kind: Type) -> bool:
+    """Return whether some values of a type are lists."""
+    members = [kind, *getattr(kind, "members", ()), getattr(kind, "element", None)]
+    return kind == kinds.ANY or any(isinstance(member, ListType) for member in members)
 
 
 def _is_value(value: Any) -> bool:

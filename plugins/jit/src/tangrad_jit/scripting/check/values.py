@@ -7,6 +7,7 @@ from typing import Any
 
 from tangrad_jit.scripting.source.places import Place, ScriptError
 from tangrad_jit.scripting.tree.nodes import Expr, Iteration
+from tangrad_jit.scripting.types.kinds import TENSOR
 
 __all__ = ["Bound", "Loop", "Many", "PythonObject", "Value", "described"]
 
@@ -84,6 +85,11 @@ class Bound(Value):
 
     def __init__(self, owner: Expr, name: str) -> None:
         self.owner, self.name = owner, name
+
+    @property
+    def is_special(self) -> bool:
+        """Whether the call is a form of the language."""
+        return self.name == "tolist" and self.owner.type == TENSOR
 
     def __str__(self) -> str:
         return f"method {self.name}"

@@ -21,6 +21,7 @@ from tangrad_jit.scripting.check.meanings import (
 )
 from tangrad_jit.scripting.check.modules import ModuleUnit
 from tangrad_jit.scripting.check.python_names import PythonNames
+from tangrad_jit.scripting.check.traced import TracedCall
 from tangrad_jit.scripting.check.values import PythonObject, Value
 from tangrad_jit.scripting.source.finding import parse_class, parse_function
 from tangrad_jit.scripting.source.places import Place, ScriptError
@@ -34,6 +35,8 @@ from tangrad_jit.scripting.types.annotations import (
     type_of_syntax,
 )
 from tangrad_jit.scripting.types.kinds import ClassType, InterfaceType, ModuleType, Type
+from tangrad_jit.tracing.annotations import OVERLOADS
+from tangrad_jit.tracing.traced_module import TracedGraph
 
 __all__ = ["World", "modifier_of", "qualified_name"]
 
@@ -61,7 +64,6 @@ class World:
         self._functions: dict[Any, Unit] = {}
         self._classes: dict[Any, Type | None] = {}
         self._modules: dict[Any, list[ModuleUnit]] = {}
-        self._overloads: dict[str, list[Any]] = {}
 
     # --- functions
 
@@ -115,10 +117,6 @@ class World:
         unit.python_function = bare
         return unit
 
-    def add_overload(self, function: Any) -> None:
-        """Remember an overload of a function by its qualified name."""
-        self._overloads.setdefault(qualified_name(function), []).append(function)
-
     # --- meanings
 
     def meaning(self, check: Any, obj: Any, place: Place, name: str, constant: bool) -> Any:
@@ -137,9 +135,9 @@ class World:
             return self._class_meaning(obj, place)
         if isinstance(obj, (types.FunctionType, types.MethodType)):
             return self.function_meaning(obj)
-        traced = getattr(obj, "traced_meaning", None)
-        if traced is not None:
-            return traced(obj)
+        traced = getattr(obj, "_traced", None)
+        if isinstance(traced, TracedGraph):
+            return TracedCall(obj, obj.name, traced)
         return PythonObject(obj)
 
     def function_meaning(self, function: Any) -> Value:
@@ -149,22 +147,25 @@ class World:
             return self.function_meaning(inner)
         if modifier_of(function) in ("ignore", "unused"):
             return self.ignored(function)
-        several = self._overloads.get(qualified_name(function))
-        if several:
-            return FunctionValue([self._overloaded(one, function) for one in several])
-        return FunctionValue([self.unit_of(function)])
+        several = self.overloads_of(function)
+        return FunctionValue(several or [self.unit_of(function)])
 
-    def _overloaded(self, declared: Any, function: Any) -> Unit:
+    def overloads_of(self, function: Any, owner: Type | None = None) -> list[Unit]:
+        """Return the units of a function's overloads; none where it has none."""
+        declared = OVERLOADS.get((function.__module__, function.__qualname__), [])
+        return [self._overloaded(one, function, owner) for one in declared]
+
+    def _overloaded(self, declared: Any, function: Any, owner: Type | None) -> Unit:
         """Return the unit of an overload: its signature, and the function's body."""
-        found = self._functions.get(declared)
+        found = self._functions.get((declared, function, owner))
         if found is None:
-            found = self.make_unit(declared)
-            body = self.make_unit(function)
+            found = self.make_unit(declared, owner)
+            body = self.make_unit(function, owner)
             found.node.body, found.source = body.node.body, body.source
             for parameter, other in zip(found.parameters, body.parameters, strict=False):
                 if other.has_default and not parameter.has_default:
                     parameter.default = other.default
-            self._functions[declared] = found
+            self._functions[declared, function, owner] = found
         return found
 
     def ignored(self, function: Any, owner: Type | None = None) -> Ignored:
@@ -225,7 +226,8 @@ class World:
             return enum_type(cls, qualified_name(cls))
         if issubclass(cls, (nn.Module, BaseException, tangrad.Tensor)):
             return None
-        if is_context(cls) or cls.__module__.split(".")[0] in ("builtins", "typing", "tangrad"):
+        top = cls.__module__.split(".")[0]
+        if is_context(cls) or top in ("builtins", "typing") or top.startswith("tangrad"):
             return None
         return self.script_class(cls) if _is_compilable(cls) else None
 

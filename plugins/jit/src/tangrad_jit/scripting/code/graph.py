@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from tangrad_jit.scripting.source.places import Place
-from tangrad_jit.scripting.types.kinds import DictType, ListType, OptionalType, TupleType, Type
+from tangrad_jit.scripting.types.kinds import (
+    DictType,
+    FutureType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+)
 
 __all__ = ["Block", "ScriptGraph", "ScriptNode", "ScriptValue", "shown_type"]
 
@@ -19,6 +26,8 @@ def shown_type(kind: Type) -> str:
         return f"{shown_type(kind.element)}?"
     if isinstance(kind, DictType):
         return f"Dict({shown_type(kind.key)}, {shown_type(kind.value)})"
+    if isinstance(kind, FutureType):
+        return f"{type(kind).__name__.removesuffix('Type')}({shown_type(kind.element)})"
     if isinstance(kind, TupleType) and not kind.names:
         return f"({', '.join(map(shown_type, kind.elements))})"
     return str(kind)

@@ -269,6 +269,8 @@ class Printer:
 
     def _on_Apply(self, node: tree.Apply) -> str:
         name = node.builtin.name
+        if not node.builtin.namespace and self.is_for_archive:
+            raise UnprintableError("dict() of a dict and of names has no form in archives")
         if name in _AS_CALLS:
             return f"{_AS_CALLS[name]}({self._each(node.args)})"
         if name in _FOLDED:

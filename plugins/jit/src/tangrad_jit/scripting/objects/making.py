@@ -15,6 +15,10 @@ from tangrad_jit.scripting.check.functions import FunctionValue, Unit
 from tangrad_jit.scripting.check.world import World, modifier_of
 from tangrad_jit.scripting.objects.function import ScriptedFunction
 from tangrad_jit.scripting.objects.module import ScriptedModule, scripted_module
+from tangrad_jit.scripting.program.containers import ScriptDict, ScriptList
+from tangrad_jit.scripting.program.values import fitted
+from tangrad_jit.scripting.types.annotations import type_of_value
+from tangrad_jit.scripting.types.kinds import STR, TENSOR, DictType, ListType, Type
 from tangrad_jit.tracing.trace import is_tracing
 from tangrad_jit.tracing.traced_module import ScriptFunction, ScriptModule
 
@@ -49,7 +53,7 @@ def script(
         frame = sys._getframe(1 + _frames_up)
         return _script_class(obj, ChainMap(dict(frame.f_locals), frame.f_globals))
     if isinstance(obj, (dict, list)):
-        return obj
+        return _script_container(obj)
     if modifier_of(obj) in ("ignore", "unused"):
         return obj
     inner = getattr(obj, "__original_fn", None)
@@ -65,6 +69,20 @@ def script(
             "script its __call__, or a function that calls it"
         )
     return _script_function(obj)
+
+
+def _script_container(items: Any) -> Any:
+    """Return a list or dict that Python and scripts share."""
+    plain: Type = ListType(TENSOR) if isinstance(items, list) else DictType(STR, TENSOR)
+    kind = type_of_value(items, WORLD.class_type) if items else plain
+    if isinstance(kind, ListType):
+        return ScriptList(kind, items, fitted)
+    if isinstance(kind, DictType):
+        return ScriptDict(kind, items, fitted)
+    raise RuntimeError(
+        f"jit.script: the {type(items).__name__} has elements of several types, or of one that "
+        "scripts do not have"
+    )
 
 
 def _script_function(function: Any) -> ScriptedFunction:
@@ -118,15 +136,6 @@ def script_if_tracing(fn: Any) -> Any:
 
 
 _script_if_tracing = script_if_tracing
-
-
-def _overload(fn: Any) -> Any:
-    """Declare an overload of a function, whose body follows in the last definition."""
-    WORLD.add_overload(fn)
-    return fn
-
-
-_overload_method = _overload
 
 
 def _script_module(module: nn.Module) -> Any:

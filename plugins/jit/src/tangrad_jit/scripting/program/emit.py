@@ -14,7 +14,7 @@ import math
 from functools import cache
 from typing import Any
 
-from tangrad_jit.scripting.program import numbers, values
+from tangrad_jit.scripting.program import numbers, threads, values
 from tangrad_jit.scripting.program.sizes import is_small, small_variables
 from tangrad_jit.scripting.source.places import Place
 from tangrad_jit.scripting.tree import nodes as tree
@@ -25,6 +25,7 @@ __all__ = ["MARK", "program_of"]
 
 #: The global by which frames of scripted code are known; its value is the unit.
 MARK = "__tangrad_script__"
+_RUNTIME = (numbers, values, threads)
 _LOW, _HIGH = -(1 << 63), (1 << 63) - 1
 
 
@@ -96,7 +97,9 @@ class _Emitter:
     def _runtime(self, name: str) -> ast.expr:
         """Return a function of the runtime, or one of Python's under a name of its own."""
         if name.startswith("rt_"):
-            self.namespace[name] = getattr(numbers, name, None) or getattr(values, name)
+            self.namespace[name] = next(
+                found for found in (getattr(m, name, None) for m in _RUNTIME) if found is not None
+            )
             return ast.Name(name, ast.Load())
         hidden = f"_b_{name}"
         self.namespace[hidden] = getattr(builtins, name)
@@ -205,8 +208,13 @@ class _Emitter:
 
     def _on_Fork(self, node: tree.Fork) -> ast.expr:
         call = self.expr(node.call)
-        assert isinstance(call, ast.Call)
-        return ast.Call(self._runtime("rt_fork"), [call.func, *call.args], call.keywords)
+        start = "rt_await" if isinstance(node.type, kinds.AwaitType) else "rt_fork"
+        if isinstance(call, ast.Call):
+            return ast.Call(self._runtime(start), [call.func, *call.args], call.keywords)
+        names = sorted({n.name for n in tree.every(node.call) if isinstance(n, tree.Local)})
+        arguments = ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
+        given: list[ast.expr] = [ast.Name(name, ast.Load()) for name in names]
+        return ast.Call(self._runtime(start), [ast.Lambda(arguments, call), *given], [])
 
     def _on_GetAttr(self, node: tree.GetAttr) -> ast.expr:
         found = ast.Attribute(self.expr(node.owner), node.name, ast.Load())

@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import tangrad
+from tangrad_jit.scripting.program.containers import shared
 from tangrad_jit.scripting.program.numbers import rt_wrap
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.kinds import (
+    AwaitType,
     ClassType,
     DictType,
     EnumType,
@@ -25,7 +27,7 @@ from tangrad_jit.scripting.types.kinds import (
     Type,
     UnionType,
 )
-from tangrad_jit.tracing.futures import Future
+from tangrad_jit.tracing.futures import Await, Future
 
 __all__ = ["Raised", "fitted", "is_of", "text_of"]
 
@@ -245,6 +247,21 @@ def rt_append(values: list[Any], item: Any) -> list[Any]:
     return values
 
 
+def rt_joined(entries: dict[Any, Any], others: dict[Any, Any]) -> dict[Any, Any]:
+    """Return a dict of the entries of two."""
+    return {**entries, **others}
+
+
+def rt_min_of(one: list[Any], other: list[Any]) -> list[Any]:
+    """Return the smaller of two lists."""
+    return other if other < one else one
+
+
+def rt_max_of(one: list[Any], other: list[Any]) -> list[Any]:
+    """Return the larger of two lists."""
+    return other if other > one else one
+
+
 def rt_extended(values: list[Any], others: list[Any]) -> list[Any]:
     """Append all elements of a list."""
     values.extend(others)
@@ -421,16 +438,6 @@ def rt_new(cls: Any, init: Any, *args: Any) -> Any:
     return made
 
 
-def rt_fork(function: Any, *args: Any, **kwargs: Any) -> Future:
-    """Run a call, and keep its result or its exception until somebody waits."""
-    made = Future()
-    try:
-        made.set_result(function(*args, **kwargs))
-    except Exception as error:  # whoever waits gets it
-        made.set_exception(error)
-    return made
-
-
 class rt_context:
     """An instance of a scripted class as a context."""
 
@@ -479,7 +486,7 @@ def is_of(value: Any, kind: Type) -> bool:
     if isinstance(kind, UnionType):
         return any(is_of(value, member) for member in kind.members)
     if isinstance(kind, ListType):
-        return type(value) is list and all(is_of(item, kind.element) for item in value)
+        return isinstance(value, list) and all(is_of(item, kind.element) for item in value)
     if isinstance(kind, DictType):
         return isinstance(value, dict) and all(
             is_of(k, kind.key) and is_of(v, kind.value) for k, v in value.items()
@@ -499,7 +506,7 @@ def is_of(value: Any, kind: Type) -> bool:
     if isinstance(kind, ModuleType):
         return isinstance(value, tangrad.nn.Module)
     if isinstance(kind, FutureType):
-        return isinstance(value, Future)
+        return isinstance(value, Await if isinstance(kind, AwaitType) else Future)
     return True
 
 
@@ -530,7 +537,9 @@ def fitted(value: Any, kind: Type) -> Any:
         return None if value is None else fitted(value, kind.element)
     if isinstance(kind, UnionType):
         return _one_of(value, kind)
-    if isinstance(kind, ListType) and isinstance(value, (list, tuple)):
+    if shared(value, kind):
+        return value
+    if isinstance(kind, ListType) and isinstance(value, (list, tuple, range)):
         return [fitted(item, kind.element) for item in value]
     if isinstance(kind, DictType) and isinstance(value, dict):
         return {fitted(k, kind.key): fitted(v, kind.value) for k, v in value.items()}

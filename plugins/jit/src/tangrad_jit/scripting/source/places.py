@@ -68,9 +68,31 @@ def place_of(node: ast.AST, source: Source, function: str = "") -> Place:
     """Return the place of a node that was parsed from a source."""
     line = getattr(node, "lineno", 1) - 1
     column = getattr(node, "col_offset", 0) + source.indent
-    last_line = (getattr(node, "end_lineno", None) or line + 1) - 1
-    last_column = (getattr(node, "end_col_offset", None) or column) + source.indent
+    last, last_column = _end(node)
+    last_line = (last or line + 1) - 1
+    last_column = last_column + source.indent if last_column else column
     return Place(source, line, column, last_line, last_column, function)
+
+
+_WHOLE = (
+    *(ast.Name, ast.Constant, ast.Attribute, ast.JoinedStr, ast.arg),
+    *(ast.List, ast.Tuple, ast.Dict),
+)
+
+
+def _end(node: ast.AST) -> tuple[int, int]:
+    """Return where a node ends as PyTorch shows it: without what closes calls and texts."""
+    found = (getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0)
+    if isinstance(node, _WHOLE):
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        return found[0], found[1] - is_text
+    if isinstance(node, ast.Subscript):
+        last, column = _end(node.slice)
+        return last, column + 1
+    if isinstance(node, ast.Call):
+        return found[0], max(0, found[1] - 1)
+    inner = [_end(child) for child in ast.iter_child_nodes(node) if hasattr(child, "end_lineno")]
+    return max(inner, default=found)
 
 
 class ScriptError(RuntimeError):

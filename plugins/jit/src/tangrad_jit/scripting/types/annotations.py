@@ -12,6 +12,7 @@ from typing import Any
 import tangrad
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.kinds import (
+    AwaitType,
     DictType,
     EnumType,
     FutureType,
@@ -52,6 +53,8 @@ _BARE |= {typing.List: "List", typing.Dict: "Dict"}  # noqa: UP006
 _BARE[typing.Tuple] = "Tuple"  # noqa: UP006
 _BARE[typing.Optional] = "Optional"
 
+_LATER = {"Future": FutureType, "Await": AwaitType, "_Await": AwaitType}
+
 # What a class means that is none of the above: set by the checker, which knows scripted classes.
 ClassLookup = Callable[[Any], "Type | None"]
 
@@ -88,21 +91,25 @@ def type_of_object(annotation: Any, classes: ClassLookup, resolve: Any = None) -
         found: Type = resolve(annotation)
         return found
     origin, members = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in _BARE and not members and annotation != tuple[()]:
+        raise _without_members(_BARE[origin])
     if origin is not None:
         return _generic(annotation, origin, members, lambda m: type_of_object(m, classes, resolve))
     if annotation in _BARE:
         raise _without_members(_BARE[annotation])
+    if getattr(annotation, "__name__", "") in _LATER:
+        raise _without_members("Future")
     if isinstance(annotation, type):
         return _of_class(annotation, classes)
     raise AnnotationError(f"Unknown type annotation: '{described(annotation)}'")
 
 
 def _without_members(name: str) -> AnnotationError:
-    remedy = {"Dict": "Dict[str, int]", "Tuple": "Tuple[int, int]"}.get(name, f"{name}[int]")
-    return AnnotationError(
-        f"Attempted to use {name} without a contained type. Please add a contained type, e.g. "
-        f"{remedy}"
-    )
+    if name == "Dict":
+        lacking = "contained types. Please add contained type, e.g. Dict[int, int]"
+    else:
+        lacking = f"a contained type. Please add a contained type, e.g. {name}[int]"
+    return AnnotationError(f"Attempted to use {name} without {lacking}")
 
 
 def _of_class(cls: type, classes: ClassLookup) -> Type:
@@ -173,8 +180,9 @@ def _generic(
         return TupleType([convert(member) for member in members])
     if origin in (typing.Final, typing.Annotated, typing.ClassVar):
         return convert(members[0])
-    if getattr(origin, "__name__", "") == "Future":
-        return FutureType(convert(members[0]))
+    later = _LATER.get(getattr(origin, "__name__", ""))
+    if later is not None:
+        return later(convert(members[0]))
     raise AnnotationError(f"Unknown type constructor {described(origin)}")
 
 
@@ -235,8 +243,8 @@ def _subscripted(
 ) -> Type:
     base = ast.unparse(node.value)
     short = base.rpartition(".")[2]
-    if short in ("Future", "Await"):
-        return FutureType(inner(members[0]))
+    if short in _LATER:
+        return _LATER[short](inner(members[0]))
     found = name_of(base)
     if found is typing.Optional:
         return optional_of(inner(members[0]))

@@ -23,6 +23,7 @@ __all__ = [
     "STR",
     "STREAM",
     "TENSOR",
+    "AwaitType",
     "ClassType",
     "DictType",
     "EnumType",
@@ -120,6 +121,16 @@ class FutureType(Type):
     def __init__(self, element: Type) -> None:
         self.element = element
         self.text = f"Future[{element}]"
+
+
+class AwaitType(FutureType):
+    """A call that is made when its result is asked for."""
+
+    __slots__ = ()
+
+    def __init__(self, element: Type) -> None:
+        self.element = element
+        self.text = f"Await[{element}]"
 
 
 class TupleType(Type):
@@ -244,7 +255,7 @@ def is_subtype(one: Type, other: Type) -> bool:
         return other.unit in one.unit.bases
     return (
         isinstance(one, FutureType)
-        and isinstance(other, FutureType)
+        and type(one) is type(other)
         and is_subtype(one.element, other.element)
     )
 
@@ -297,7 +308,7 @@ def unify(one: Type, other: Type) -> Type | None:
             return None
         members = [unify(a, b) for a, b in zip(one.elements, other.elements, strict=True)]
         return None if None in members else TupleType([m for m in members if m is not None])
-    if isinstance(one, FutureType) and isinstance(other, FutureType):
-        both = unify(one.element, other.element)
-        return None if both is None else FutureType(both)
+    if isinstance(one, FutureType) and type(one) is type(other):
+        both = unify(one.element, other.element)  # type: ignore[attr-defined]
+        return None if both is None else type(one)(both)
     return None
