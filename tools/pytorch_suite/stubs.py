@@ -34,7 +34,10 @@ GRAFTED = (
 PRIVATE = ("torch.onnx", "torch.utils.cpp_extension", "torch.distributed", "torch.ao", "functorch",
            "caffe2")  # fmt: skip
 # Stubs also where tangrad has a placeholder that says which package is missing.
-REPLACED = ("torch.onnx", "torch._inductor", "torch._dynamo", "torch._export", "torch._lazy")
+REPLACED = (
+    *("torch.onnx", "torch._inductor", "torch._dynamo", "torch._export", "torch._lazy"),
+    *(f"torch.jit.{name}" for name in ("_recursive", "_state", "_logging", "_script", "frontend")),
+)
 # What `import torch` itself loads there, and tests reach as attributes.
 LOADED = """
 _refs _prims _prims_common _inductor _dynamo _decomp _higher_order_ops _logging _export _lazy

@@ -31,6 +31,7 @@ _WHERE: dict[str, str] = {
     "_fork": "tangrad_jit.tracing.futures",
     "_overload": "tangrad_jit.tracing.annotations",
     "_overload_method": "tangrad_jit.tracing.annotations",
+    "_unwrap_optional": "tangrad_jit.tracing.annotations",
     "_wait": "tangrad_jit.tracing.futures",
     "_script_if_tracing": "tangrad_jit.scripting.objects.making",
     "annotate": "tangrad_jit.tracing.annotations",

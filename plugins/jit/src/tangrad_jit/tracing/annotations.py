@@ -83,6 +83,16 @@ def _overload(fn: T) -> T:
 _overload_method = _overload
 
 
+def _unwrap_optional(x: T | None) -> T:
+    """Return a value that is not None.
+
+    Raises:
+        AssertionError: it is None.
+    """
+    assert x is not None, "Unwrapping null optional"
+    return x
+
+
 def is_scripting() -> bool:
     """Return False: in scripts alone it is True."""
     return False

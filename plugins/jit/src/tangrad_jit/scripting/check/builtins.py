@@ -166,6 +166,13 @@ def _matched(
             continue
         fitted = _fitted(value, parameter.kind, bound, converts)
         if fitted is None:
+            if parameter.kind in bound:
+                kind = parameter.kind
+                return (
+                    f"Could not match type {value.type} to {kind} in argument '{parameter.name}': "
+                    f"Type variable '{kind}' previously matched to type {bound[kind]} is matched "
+                    f"to type {value.type}."
+                )
             shown = bound.get(parameter.kind, _SHOWN.get(parameter.kind, parameter.kind))
             return (
                 f"Expected a value of type '{shown}' for argument '{parameter.name}' but instead "

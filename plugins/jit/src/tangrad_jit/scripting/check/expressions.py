@@ -136,27 +136,31 @@ class Expressions(Attributes):
         return self.make_list(elements, self.place(node), element)
 
     def make_list(self, elements: list[Expr], place: Place, element: Type | None = None) -> Expr:
-        """Return a list of elements of one type.
+        """Return a list; where its elements are of several types, of their union.
 
         Raises:
-            ScriptError: they are of several.
+            ScriptError: they are not of the type that is wanted.
         """
-        if element is None:
-            if not elements:
-                return MakeList(place, ListType(kinds.TENSOR), [])
-            element = elements[0].type
-            for item in elements[1:]:
-                both = unify(element, item.type)
-                if both is None:
-                    raise ScriptError(
-                        "Expected all elements of a list to be of one type: an element has type "
-                        f"{item.type}, where those before have {element}; annotate the list as "
-                        f"List[Union[{element}, {item.type}]]",
-                        item.place,
-                    )
-                element = both
-        fitted = [self.convert(item, element, item.place, "an element") for item in elements]
-        return MakeList(place, ListType(element), fitted)
+        if element is None and not elements:
+            return MakeList(place, ListType(kinds.TENSOR), [])
+        common = self._common_type(elements) if element is None else element
+        fitted = [to_type(item, common, False) for item in elements]
+        if any(item is None for item in fitted):
+            raise ScriptError(
+                f"List type annotation `List[{common}]` did not match the types of the given list "
+                f"elements, which are {', '.join(str(item.type) for item in elements)}",
+                place,
+            )
+        return MakeList(place, ListType(common), [item for item in fitted if item is not None])
+
+    def _common_type(self, elements: list[Expr]) -> Type:
+        found = elements[0].type
+        for item in elements[1:]:
+            both = unify(found, item.type)
+            if both is None:
+                return kinds.union_of([one.type for one in elements])
+            found = both
+        return found
 
     def _on_Tuple(self, node: ast.Tuple, hint: Type | None) -> Any:
         hints: list[Type | None] = [None] * len(node.elts)
@@ -187,12 +191,39 @@ class Expressions(Attributes):
         values = [self.expr(value, value_hint) for value in node.values]
         if not keys and not isinstance(hint, DictType):
             return MakeDict(place, DictType(kinds.STR, kinds.TENSOR), [], [])
-        made_keys = self.make_list(keys, place, key_hint)
-        made_values = self.make_list(values, place, value_hint)
-        assert isinstance(made_keys, MakeList)
-        assert isinstance(made_values, MakeList)
-        kind = DictType(made_keys.type.element, made_values.type.element)  # type: ignore[attr-defined]
-        return MakeDict(place, kind, made_keys.elements, made_values.elements)
+        return self.make_dict(keys, values, hint, place)
+
+    def make_dict(
+        self, keys: list[Expr], values: list[Expr], hint: Type | None, place: Place
+    ) -> Expr:
+        """Return a dict of entries.
+
+        Raises:
+            ScriptError: they are not of the types that are wanted.
+        """
+        if not keys and isinstance(hint, DictType):
+            return MakeDict(place, hint, [], [])
+        made_key, made_value = self._common_type(keys), self._common_type(values)
+        kind = hint if isinstance(hint, DictType) else DictType(made_key, made_value)
+        if isinstance(made_key, kinds.UnionType):
+            raise ScriptError(
+                "Dicts may only contain homogeneous keys, but the type of the first generated key "
+                f"was {made_key}",
+                place,
+            )
+        fitted = []
+        for what, given, wanted, have in (
+            ("key", keys, kind.key, made_key),
+            ("value", values, kind.value, made_value),
+        ):
+            fitted.append([to_type(item, wanted, False) for item in given])
+            if None in fitted[-1]:
+                raise ScriptError(
+                    f"Dict type annotation `{kind}` did not match the type of an actual {what} "
+                    f"type `{have}`",
+                    place,
+                )
+        return MakeDict(place, kind, *[[e for e in part if e is not None] for part in fitted])
 
     def _on_Set(self, node: ast.Set, hint: Type | None) -> Expr:
         raise FrontendError("sets aren't supported; use a dict or a list", self.place(node))
@@ -687,12 +718,19 @@ class Expressions(Attributes):
             target = self.target(generator.target, over.element, self.place(generator.target))
             made_key = None if key is None else self.expr(key, key_hint)
             value = self.expr(element, hint)
+        if made_key is not None:
+            self.make_dict([made_key], [value], self._dict_hint(key_hint, hint), place)
+        elif hint is not None:
+            self.make_list([value], place, hint)
         if hint is not None:
             value = self.convert(value, hint, place, "an element")
         kind = value.type if hint is None else hint
         if made_key is None:
             return Comprehension(place, ListType(kind), target, over, value)
         return Comprehension(place, DictType(made_key.type, kind), target, over, value, made_key)
+
+    def _dict_hint(self, key: Type | None, value: Type | None) -> Type | None:
+        return None if key is None or value is None else DictType(key, value)
 
     def _unrolled(
         self,

@@ -229,6 +229,8 @@ def _list(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
 def _tuple(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Any:
     if not args:
         return check.make_tuple([], place)
+    if len(args) > 1:
+        raise ScriptError(f"tuple expected at most 1 argument, got {len(args)}", place)
     return check.make_tuple(
         [check.expr_of(item, place) for item in check.spread(args[0], place)], place
     )
@@ -279,10 +281,11 @@ def _dict_of(check: Any, given: ast.expr, hint: Type | None, place: Place) -> Ex
     over = check.iterated(value, place)
     if isinstance(over, list):
         spread = [check.spread(item, place) for item in over]
-        keys = check.make_list([check.expr_of(k, place) for k, _ in spread], place)
-        values = check.make_list([check.expr_of(v, place) for _, v in spread], place)
-        kind = DictType(keys.type.element, values.type.element)
-        return MakeDict(place, kind, keys.elements, values.elements)
+        keys = [check.expr_of(key, place) for key, _ in spread]
+        entries: Expr = check.make_dict(
+            keys, [check.expr_of(item, place) for _, item in spread], hint, place
+        )
+        return entries
     pair = over.element
     if not isinstance(pair, TupleType) or len(pair.elements) != 2:
         raise ScriptError(f"dict takes pairs of a key and a value, not {pair}", place)
@@ -559,6 +562,7 @@ def _forms_of_objects() -> dict[int, tuple[Any, Value]]:
             jit.is_tracing: Form("is_tracing", _constant(False)),
             jit.fork: NAMED_FORMS["fork"],
             jit.wait: NAMED_FORMS["wait"],
+            jit._unwrap_optional: NAMED_FORMS["unwrap_optional"],
             jit._awaitable: Form("_awaitable", _awaitable, True),
             jit._awaitable_wait: NAMED_FORMS["wait"],
             jit._awaitable_nowait: Form("_awaitable_nowait", _awaitable_nowait),

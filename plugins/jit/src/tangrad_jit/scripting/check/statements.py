@@ -356,6 +356,8 @@ class Statements(Expressions):
                     made.append(store)
             old = Subscript(place, kinds.TENSOR, owner, parts)
             return [*made, SetItem(place, owner, parts, self.binary(operator, old, right, place))]
+        if isinstance(owner.type, TupleType):
+            raise ScriptError(f"'{owner.type}' does not support augmented assign", place)
         at = self.expr(target.slice)
         if not isinstance(at, (Local, Const)):
             at, store = self._kept(at)
@@ -553,7 +555,7 @@ class Statements(Expressions):
                 assert found is not None
                 message = found
         self.scope.top.exits = True
-        name = f"{cls.obj.__module__}.{cls.obj.__qualname__}"
+        name = f"{cls.obj.__module__}.{cls.obj.__name__}"
         return [Raise(place, cls.obj, name, message)]
 
     def _do_Assert(self, node: ast.Assert) -> list[Node]:

@@ -76,8 +76,31 @@ class PythonObject(Value):
         try:
             found = getattr(self.obj, name)
         except (AttributeError, ImportError) as error:
-            raise ScriptError(f"object has no attribute {name}", place) from error
+            what = f"module '{self.obj.__name__}'" if hasattr(self.obj, "__name__") else "object"
+            raise ScriptError(
+                f"{what} has no attribute {name}. This op may not exist or may not be currently "
+                "supported in TorchScript",
+                place,
+            ) from error
         return check.meaning(found, place, f"{name}", constant=True)
+
+    def call(
+        self, check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
+    ) -> Expr | Value:
+        """Refuse, with what may be done."""
+        if isinstance(self.obj, type) and issubclass(self.obj, BaseException):
+            raise ScriptError(
+                f"the exception {self.obj.__name__} cannot be used as a value: it is raised where "
+                "it is made",
+                place,
+            )
+        name = getattr(self.obj, "__name__", type(self.obj).__name__)
+        raise ScriptError(
+            f"{self} cannot be called: {name} has no form in scripts. This op may not exist or may "
+            "not be currently supported in TorchScript; call it in a function that is decorated "
+            "with @jit.ignore",
+            place,
+        )
 
 
 class Bound(Value):

@@ -8,11 +8,13 @@ from typing import Any
 from tangrad_jit.scripting.source.places import Place
 from tangrad_jit.scripting.types.kinds import (
     DictType,
+    EnumType,
     FutureType,
     ListType,
     OptionalType,
     TupleType,
     Type,
+    UnionType,
 )
 
 __all__ = ["Block", "ScriptGraph", "ScriptNode", "ScriptValue", "shown_type"]
@@ -26,6 +28,10 @@ def shown_type(kind: Type) -> str:
         return f"{shown_type(kind.element)}?"
     if isinstance(kind, DictType):
         return f"Dict({shown_type(kind.key)}, {shown_type(kind.value)})"
+    if isinstance(kind, UnionType):
+        return f"Union({', '.join(map(shown_type, kind.members))})"
+    if isinstance(kind, EnumType):
+        return f"Enum<{kind}>"
     if isinstance(kind, FutureType):
         return f"{type(kind).__name__.removesuffix('Type')}({shown_type(kind.element)})"
     if isinstance(kind, TupleType) and not kind.names:

@@ -11,6 +11,7 @@ from tangrad_jit.scripting.objects.run_errors import raise_told
 from tangrad_jit.scripting.program.emit import program_of
 from tangrad_jit.scripting.program.values import Unfitting, fitted, text_of
 from tangrad_jit.scripting.types import kinds
+from tangrad_jit.scripting.types.annotations import type_of_value
 
 __all__ = ["Entry"]
 
@@ -72,11 +73,20 @@ class Entry:
         parameter = self.unit.parameters[k]
         try:
             return fitted(value, parameter.type)
-        except Unfitting:
+        except Unfitting as error:
+            member = ""
+            if isinstance(parameter.type, kinds.UnionType):
+                found = type_of_value(value, self.unit.world.class_type) or type(value).__name__
+                member = f"Expected a member of {parameter.type} but instead found type {found}\n"
+            elif isinstance(parameter.type, kinds.TupleType) and parameter.type.names:
+                member = f"(aka NamedTuple({', '.join(parameter.type.names)}))\n"
+            elif str(error).startswith("missing"):
+                member = f"{error}\n"
             raise RuntimeError(
                 f"{self.unit.name}() Expected a value of type '{parameter.type}' for argument "
                 f"'{parameter.name}' but instead found type '{type(value).__name__}'.\n"
-                f"Position: {k}\nValue: {text_of(value)}\nDeclaration: {self.unit.declaration()}"
+                f"{member}Position: {k}\nValue: {text_of(value)}\n"
+                f"Declaration: {self.unit.declaration()}"
             ) from None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -23,7 +23,7 @@ class ScriptList(list[Any]):
     Args:
         kind: its type.
         items: its elements.
-        fit: (value, type) -> the value as one of the type; raises ValueError.
+        fit: (value, type) -> the value as one of the type; raises TypeError.
     """
 
     def __init__(self, kind: ListType, items: Iterable[Any], fit: Fit) -> None:
@@ -33,7 +33,7 @@ class ScriptList(list[Any]):
     def _checked(self, item: Any) -> Any:
         try:
             return self._fit(item, self.kind.element)
-        except ValueError:
+        except TypeError:
             raise TypeError(
                 f"a list of {self.kind.element} takes no {type(item).__name__}"
             ) from None
@@ -102,7 +102,7 @@ class ScriptDict(dict[Any, Any]):
     Args:
         kind: its type.
         items: its entries.
-        fit: (value, type) -> the value as one of the type; raises ValueError.
+        fit: (value, type) -> the value as one of the type; raises TypeError.
     """
 
     def __init__(self, kind: DictType, items: dict[Any, Any], fit: Fit) -> None:
@@ -114,7 +114,7 @@ class ScriptDict(dict[Any, Any]):
     def _checked(self, item: Any, kind: Type) -> Any:
         try:
             return self._fit(item, kind)
-        except ValueError:
+        except TypeError:
             raise TypeError(f"a {self.kind} takes no {type(item).__name__}") from None
 
     def __setitem__(self, key: Any, value: Any) -> None:

@@ -540,6 +540,8 @@ def fitted(value: Any, kind: Type) -> Any:
     if shared(value, kind):
         return value
     if isinstance(kind, ListType) and isinstance(value, (list, tuple, range)):
+        if kind.element == kinds.BOOL and all(type(item) is int for item in value):
+            return [bool(item) for item in value]
         return [fitted(item, kind.element) for item in value]
     if isinstance(kind, DictType) and isinstance(value, dict):
         return {fitted(k, kind.key): fitted(v, kind.value) for k, v in value.items()}
@@ -553,6 +555,9 @@ def fitted(value: Any, kind: Type) -> Any:
     if kind == kinds.DTYPE and type(value) is int:
         return rt_of_code(value, "dtype")
     if not is_of(value, kind):
+        if isinstance(kind, ClassType):
+            lacking = [name for name in kind.unit.attributes if not hasattr(value, name)]
+            raise Unfitting(f"missing attribute {lacking[0]}" if lacking else "")
         raise Unfitting(type(value).__name__)
     if type(value) is int and not -(1 << 63) <= value < 1 << 63:
         raise Unfitting("an integer of more than 64 bits")

@@ -175,8 +175,20 @@ class UnionType(Type):
     __slots__ = ("members",)
 
     def __init__(self, members: Sequence[Type]) -> None:
-        self.members = tuple(members)
-        self.text = f"Union[{', '.join(map(str, members))}]"
+        self.members = tuple(sorted(members, key=_rank))
+        self.text = f"Union[{', '.join(map(str, self.members))}]"
+
+
+# The order in which PyTorch shows the members of a union; other types follow.
+_ORDER = "Tensor Tuple List Dict number float complex Future Await int NoneType str Generator bool"
+
+
+def _rank(kind: Type) -> tuple[int, str]:
+    if isinstance(kind, EnumType):
+        return -1, kind.text
+    order = _ORDER.split()
+    name = kind.text.partition("[")[0]
+    return order.index(name) if name in order else len(order), kind.text
 
 
 class ClassType(Type):
