@@ -35,7 +35,14 @@ PRIVATE = ("torch.onnx", "torch.utils.cpp_extension", "torch.distributed", "torc
            "caffe2")  # fmt: skip
 # Stubs also where tangrad has a placeholder that says which package is missing.
 REPLACED = (
-    *("torch.onnx", "torch._inductor", "torch._dynamo", "torch._export", "torch._lazy"),
+    *(
+        "torch.onnx",
+        "torch.utils.mkldnn",
+        "torch._inductor",
+        "torch._dynamo",
+        "torch._export",
+        "torch._lazy",
+    ),
     *(f"torch.jit.{name}" for name in ("_recursive", "_state", "_logging", "_script", "frontend")),
 )
 # What `import torch` itself loads there, and tests reach as attributes.

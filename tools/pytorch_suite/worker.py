@@ -106,6 +106,19 @@ class Names:
                 setattr(there, name, Former())
 
 
+def imported(path: str, tests: str) -> list[str]:
+    """Return a test file and the test files that it imports names from."""
+    found = [path]
+    with open(path, encoding="utf-8") as stream:
+        body = ast.parse(stream.read()).body
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            other = os.path.join(tests, *node.module.split(".")) + ".py"
+            if os.path.exists(other) and other != path:
+                found.extend(imported(other, tests))
+    return found
+
+
 def load(path: str, tests: str) -> types.ModuleType:
     """Execute a test file as a module that is found both by its name and as `__main__`.
 
@@ -204,7 +217,8 @@ class Worker:
 
         stubs.install(source, self.task["names"])
         with stubs.importing():
-            stubs.provide(path)
+            for file in imported(path, tests):
+                stubs.provide(file)
             names.give(path)
             return load(path, tests)
 

@@ -135,7 +135,8 @@ class _Package(Value):
     def attribute(self, check: Any, name: str, place: Place) -> Any:
         qualified = f"{self.name}.{name}"
         found = self.find(qualified)
-        if found is None:
+        if found is None or isinstance(found, kinds.ModuleType):
+            # Hooks stand below the name of the module's class.
             return _Package(qualified, self.find)
         kind = getattr(found, "type", found)
         if isinstance(kind, kinds.ClassType):

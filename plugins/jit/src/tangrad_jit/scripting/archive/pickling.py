@@ -101,6 +101,11 @@ class ObjectPickler:
             self.integer(value)
         elif isinstance(value, float):
             self.out += b"G" + struct.pack(">d", value)
+        elif isinstance(value, complex):
+            self.name("builtins", "complex")
+            self.value(value.real, kinds.FLOAT)
+            self.value(value.imag, kinds.FLOAT)
+            self.out += b"\x86R"
         elif isinstance(value, str):
             self.text(value)
         elif isinstance(value, tangrad.Tensor):
@@ -113,7 +118,9 @@ class ObjectPickler:
             for item, member in zip(value, members, strict=True):
                 self.value(item, member)
             self.out += b"t"
-        elif isinstance(value, (tangrad.nn.Module,)) or isinstance(kind, kinds.ClassType):
+        elif isinstance(value, (tangrad.nn.Module,)) or isinstance(
+            kind, (kinds.ClassType, kinds.InterfaceType)
+        ):
             self._write_object(self, value, kind)
         else:
             raise RuntimeError(f"jit.save: no archive holds a {type(value).__name__}")

@@ -17,7 +17,7 @@ from tangrad.serialization import SerializationError
 from tangrad.serialization.machine import SafeUnpickler
 from tangrad_jit.scripting.archive.units import ArchiveCode
 from tangrad_jit.scripting.objects.making import WORLD
-from tangrad_jit.scripting.objects.module import ScriptedModule
+from tangrad_jit.scripting.objects.module import ScriptedModule, made_of
 from tangrad_jit.scripting.program.values import Unfitting, fitted
 from tangrad_jit.scripting.source.finding import LARGEST_SOURCE
 from tangrad_jit.scripting.source.places import ScriptError
@@ -164,6 +164,8 @@ class _Reader:
             ("torch._utils", "_rebuild_tensor_v2"): self._tensor,
             ("collections", "OrderedDict"): OrderedDict,
             ("torch.jit._pickle", "restore_type_tag"): lambda value, text: value,
+            ("builtins", "complex"): complex,
+            ("__builtin__", "complex"): complex,
             **{
                 ("torch.jit._pickle", f"build_{kind}list"): list
                 for kind in ("int", "double", "bool", "tensor")
@@ -238,7 +240,7 @@ class _Reader:
 
     def _module(self, held: _Held, kind: kinds.ModuleType) -> Any:
         unit = kind.unit
-        made = ScriptedModule(unit)
+        made = made_of(unit)
         self._made[id(held)] = made
         state = vars(held)
         for name in unit.children:

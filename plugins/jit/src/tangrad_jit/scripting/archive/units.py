@@ -13,6 +13,7 @@ from tangrad import nn
 from tangrad_jit.scripting.archive.names import ArchiveNames
 from tangrad_jit.scripting.check.classes import ClassUnit, InterfaceUnit
 from tangrad_jit.scripting.check.functions import Unit
+from tangrad_jit.scripting.check.generated import hooked_call
 from tangrad_jit.scripting.check.modules import ModuleUnit
 from tangrad_jit.scripting.check.values import Bound
 from tangrad_jit.scripting.program.emit import program_of
@@ -24,6 +25,8 @@ from tangrad_jit.scripting.types.annotations import AnnotationError, type_of_syn
 from tangrad_jit.scripting.types.kinds import EnumType, ModuleType, TupleType, Type
 
 __all__ = ["ArchiveCode"]
+
+_HOOKS = ("__forward_pre_hooks__", "__forward_hooks__")
 
 
 class ArchiveCode:
@@ -164,7 +167,10 @@ class _ModuleOfArchive(ModuleUnit):
     def __init__(self, code: ArchiveCode, name: str, source: Source, node: ast.ClassDef) -> None:
         self.world, self._code = code.world, code
         self.cls = type(node.name, (nn.Module,), {"__module__": "tangrad_jit.loaded"})
-        self.is_library = self.is_keyed = self.is_container = self._hooked = False
+        self.is_library = self.is_keyed = self.is_container = False
+        self._hook_functions = ([], [])
+        self._hook_names: list[list[str]] = [[], []]
+        self.pre_hooks, self.hooks, self._hooked_call = [], [], None
         self.qualified = name
         self.type = ModuleType(name, self)
         self.attributes, self.constants, self.children = {}, {}, {}
@@ -191,6 +197,8 @@ class _ModuleOfArchive(ModuleUnit):
         if isinstance(target, ast.Name) and isinstance(names, list):
             if target.id == "__parameters__":
                 self.parameter_names = names
+            elif target.id in _HOOKS:
+                self._hook_names[_HOOKS.index(target.id)] = names
             elif target.id == "__buffers__":
                 self.buffer_names = names
 
@@ -217,6 +225,15 @@ class _ModuleOfArchive(ModuleUnit):
             )
             self._methods[name] = unit
         return self._methods.get(name)
+
+    def hooked_call(self) -> Unit | None:
+        """Return the method that runs forward with the hooks that the archive names."""
+        if self._hooked_call is None and any(self._hook_names):
+            groups = [[self.method(name) for name in names] for names in self._hook_names]
+            self.pre_hooks, self.hooks = groups
+            known = self.method("_call_with_hooks")
+            self._hooked_call = known or hooked_call(self, self.method("forward"))
+        return self._hooked_call
 
     def every_method(self) -> list[Unit]:
         """Return the units of all methods."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import zipfile
 from typing import Any
@@ -11,6 +12,7 @@ from tangrad import nn
 from tangrad_jit.scripting.archive.pickling import ObjectPickler
 from tangrad_jit.scripting.check.classes import InterfaceUnit
 from tangrad_jit.scripting.check.functions import Unit
+from tangrad_jit.scripting.check.library_modules import result_of_library
 from tangrad_jit.scripting.code.library_text import FUNCTIONS, module_text
 from tangrad_jit.scripting.code.printer import Printer, UnprintableError, quoted
 from tangrad_jit.scripting.types import kinds
@@ -186,7 +188,7 @@ class _Archive:
         self._done.append(unit)
         name = self.printer.name_of(unit)
         children = self._children(module)
-        text = _head(module, name)
+        text = _head(module, name) + _hooks(unit)
         for attribute, kind in unit.attributes.items():
             text += f"  {attribute} : {self.printer.type(kind)}\n"
         for child, kind_name in children.items():
@@ -213,11 +215,17 @@ class _Archive:
     def _sequence(self, unit: Any, children: dict[str, str], name: str) -> str:
         if not issubclass(unit.cls, nn.Sequential) or not children:
             return ""
-        text = f"  def forward(self: {name},\n    input: Tensor) -> Tensor:\n"
-        for child in children:
+        steps = [_step(kind) for kind in unit.children.values() if kind is not None]
+        if any(one[1] != other[0] for one, other in itertools.pairwise(steps)):
+            return ""
+        given, made = (self.printer.type(kind) for kind in (steps[0][0], steps[-1][1]))
+        text = f"  def forward(self: {name},\n    input: {given}) -> {made}:\n"
+        last = "input"
+        for k, child in enumerate(children):
             owner = f"getattr(self, {quoted(child)})"
-            text += f"    input = ({owner}).forward(input)\n"
-        return text + "    return input\n"
+            text += f"    _{k} = ({owner}).forward({last})\n"
+            last = f"_{k}"
+        return text + f"    return {last}\n"
 
     def _library(self, module: Any, holder: Any) -> str:
         """Add the class of a module of the library; those of the same text share one."""
@@ -279,6 +287,8 @@ class _Archive:
         if isinstance(value, nn.Module):
             self.write_module(pickler, value)
             return
+        if isinstance(kind, kinds.InterfaceType):
+            kind = kind.unit.world.class_type(type(value))
         assert isinstance(kind, kinds.ClassType)
         prefix, _, last = self.printer.type(kind).rpartition(".")
         self.finish()
@@ -287,6 +297,32 @@ class _Archive:
             pickler.text(key)
             pickler.value(getattr(value, key), attribute)
         pickler.end_object()
+
+
+def _hooks(unit: Any) -> str:
+    """Return the lines that name a module's hooks."""
+    if unit.hooked_call() is None:
+        return ""
+    lines = ""
+    for name, group in (
+        ("__forward_pre_hooks__", unit.pre_hooks),
+        ("__forward_hooks__", unit.hooks),
+    ):
+        if group:
+            lines += f"  {name} = [{''.join(f'{quoted(hook.name)}, ' for hook in group)}]\n"
+    return lines
+
+
+def _step(kind: Any) -> tuple[Type, Type]:
+    """Return what the forward of modules of a type takes, and what it returns."""
+    unit = kind.unit
+    forward = None if unit.is_container else unit.method("forward")
+    if isinstance(forward, Unit) and len(forward.parameters) == 2:
+        return forward.parameters[1].type, forward.returned
+    steps = [_step(child) for child in unit.children.values() if child is not None]
+    if unit.is_container and steps:
+        return steps[0][0], steps[-1][1]
+    return kinds.TENSOR, result_of_library(unit.cls)
 
 
 def _head(module: Any, name: str) -> str:

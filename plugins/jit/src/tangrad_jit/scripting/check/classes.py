@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import sys
 from collections import ChainMap
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tangrad_jit.scripting.check.functions import FunctionValue, Unit
+from tangrad_jit.scripting.check.generated import methods_of_dataclass
 from tangrad_jit.scripting.check.python_names import PythonNames
 from tangrad_jit.scripting.check.values import Bound, Value
 from tangrad_jit.scripting.source.places import Place, ScriptError, Source, place_of
@@ -79,12 +81,21 @@ class ClassUnit:
         for statement in self.node.body:
             if isinstance(statement, ast.FunctionDef):
                 self._add_method(statement)
+        if dataclasses.is_dataclass(self.cls):
+            for unit in methods_of_dataclass(self, {*self.methods, *self.ignored}):
+                self.methods[unit.name] = unit
         if "__init__" in self.methods:
             self.methods["__init__"].check()
         for unit in self.units():
             unit.check()
 
+    def place(self) -> Place:
+        """Return where the class stands."""
+        return self._place(self.node)
+
     def _declare(self, name: str, annotation: Any) -> None:
+        if isinstance(annotation, dataclasses.InitVar):
+            return
         names = PythonNames(namespace=vars(sys.modules[self.cls.__module__]), more=self.more)
         try:
             kind = type_of_object(

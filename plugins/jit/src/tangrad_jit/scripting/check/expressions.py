@@ -531,7 +531,7 @@ class Expressions(Attributes):
             return self.to_list(callee.owner, hint, place)
         if isinstance(callee, Expr):
             if isinstance(callee.type, ModuleType):
-                return self.call_method(callee, "forward", args, kwargs, place)
+                return callee.type.unit.call_module(self, callee, args, kwargs, place)
             if isinstance(callee.type, (kinds.ClassType, kinds.InterfaceType)):
                 return self.call_method(callee, "__call__", args, kwargs, place)
             raise ScriptError(f"cannot call a value of type {callee.type}", place)

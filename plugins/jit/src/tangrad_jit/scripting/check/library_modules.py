@@ -19,7 +19,7 @@ from tangrad_jit.scripting.types.kinds import (
     optional_of,
 )
 
-__all__ = ["LibraryMethod", "is_container", "is_library"]
+__all__ = ["LibraryMethod", "is_container", "is_library", "result_of_library"]
 
 _TENSOR, _MAYBE = kinds.TENSOR, optional_of(kinds.TENSOR)
 _PAIR = TupleType([_TENSOR, _TENSOR])
@@ -54,6 +54,11 @@ def is_container(module: nn.Module) -> bool:
     return isinstance(module, _CONTAINERS) and (
         is_library(module) or "forward" not in type(module).__dict__
     )
+
+
+def result_of_library(cls: type) -> Type:
+    """Return the type of what the forward of a class of the library returns."""
+    return _RESULTS.get(cls.__name__, _TENSOR)
 
 
 class LibraryMethod:
@@ -99,7 +104,7 @@ class LibraryMethod:
             given.append(self._fitted(check, value, wanted, parameter.name, place))
         if rest or left:
             raise ScriptError(f"{self.cls.__name__}.forward takes no more arguments", place)
-        result = _RESULTS.get(self.cls.__name__, _TENSOR)
+        result = result_of_library(self.cls)
         if function is not None:
             return PythonCall(place, result, function, self.name, [owner, *given])
         return Invoke(place, result, owner, self.name, None, given)

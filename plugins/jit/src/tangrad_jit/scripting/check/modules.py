@@ -12,6 +12,7 @@ from typing import Any
 import tangrad
 from tangrad import nn
 from tangrad_jit.scripting.check.functions import FunctionValue, Unit
+from tangrad_jit.scripting.check.generated import hooked_call
 from tangrad_jit.scripting.check.library_modules import LibraryMethod, is_container, is_library
 from tangrad_jit.scripting.check.python_names import PythonNames
 from tangrad_jit.scripting.check.traced import TracedMethod
@@ -78,7 +79,13 @@ class ModuleUnit:
         self.qualified = _name_of(cls)
         self.parameter_names = list(module._parameters)
         self.buffer_names = list(module._buffers)
-        self._hooked = bool(module._forward_hooks or module._forward_pre_hooks)
+        self._hook_functions = (
+            list(module._forward_pre_hooks.values()),
+            list(module._forward_hooks.values()),
+        )
+        self.pre_hooks: list[Unit] = []
+        self.hooks: list[Unit] = []
+        self._hooked_call: Unit | None = None
         self._read(module)
 
     def copy(self) -> ModuleUnit:
@@ -174,7 +181,7 @@ class ModuleUnit:
 
     def is_same(self, other: ModuleUnit) -> bool:
         """Return whether modules of the two have the same code."""
-        if self._traced or other._traced:
+        if self._traced or other._traced or self._hook_functions != other._hook_functions:
             return False
         if self.is_library and not self.is_container:
             return other.is_library
@@ -218,8 +225,7 @@ class ModuleUnit:
             )
         found = inspect.getattr_static(self.cls, name, None)
         if isinstance(found, property):
-            unit = self.method(name)
-            assert isinstance(unit, Unit)
+            unit = self._accessor(name, "getter", found.fget)
             return Invoke(place, unit.returned, owner, name, unit, [])
         if name in self._methods or callable(getattr(self.cls, name, None)):
             return Bound(owner, name)
@@ -246,7 +252,9 @@ class ModuleUnit:
         if self.is_library and not self.is_container:
             return LibraryMethod(self.cls, name)
         raw = inspect.getattr_static(self.cls, name, None)
-        function = raw.fget if isinstance(raw, property) else getattr(self.cls, name, None)
+        if isinstance(raw, property):
+            return self._accessor(name, "getter", raw.fget)
+        function = getattr(self.cls, name, None)
         if isinstance(raw, staticmethod):
             return self.world.function_meaning(raw.__func__)
         if function is None or not isinstance(inspect.unwrap(function), types.FunctionType):
@@ -258,6 +266,15 @@ class ModuleUnit:
         unit.qualified = f"{self.qualified}.{name}"
         self._methods[name] = unit
         return unit
+
+    def _accessor(self, name: str, what: str, function: Any) -> Unit:
+        """Return the unit that reads or stores a property."""
+        key = f"__{name}_{what}"
+        found = self._methods.get(key)
+        if found is None:
+            found = self._methods[key] = self.world.make_unit(function, self.type, name)
+            found.qualified = f"{self.qualified}.{key}"
+        return found
 
     @property
     def methods(self) -> dict[str, Unit]:
@@ -278,12 +295,6 @@ class ModuleUnit:
         Raises:
             ScriptError: there is none, or the arguments do not fit.
         """
-        if self._hooked and name == "forward":
-            raise ScriptError(
-                f"{self.cls.__name__} has forward hooks, which are not scripted; remove them, or "
-                "call what they do in forward",
-                place,
-            )
         if isinstance(owner.type, ModuleType) and self.is_container and name == "forward":
             return self._call_container(check, owner, args, place)
         if name in self._overloads:
@@ -323,6 +334,58 @@ class ModuleUnit:
             )
         return check.call(attribute, list(args), kwargs, place)
 
+    def call_module(
+        self, check: Any, owner: Expr, args: Sequence[Any], kwargs: dict[str, Any], place: Place
+    ) -> Any:
+        """Return a call of a module: of its forward, with its hooks.
+
+        Raises:
+            ScriptError: the arguments do not fit, or a hook does not.
+        """
+        call = self.hooked_call()
+        if call is None:
+            return self.call_method(check, owner, "forward", args, kwargs, place)
+        given = call.bind(check, [owner, *args], kwargs, place)
+        return Invoke(place, call.returned, given[0], call.name, call, given[1:])
+
+    def hooked_call(self) -> Unit | None:
+        """Return the method that runs forward with its hooks; None where there are none.
+
+        Raises:
+            ScriptError: a hook cannot be scripted.
+        """
+        if self._hooked_call is None and any(self._hook_functions):
+            forward = self.method("forward")
+            if not isinstance(forward, Unit):
+                raise ScriptError(
+                    f"{self.cls.__name__} has forward hooks, which are scripted for modules of "
+                    "one's own; remove them, or call what they do in a module around it"
+                )
+            groups = [[self._hook_unit(f) for f in group] for group in self._hook_functions]
+            self.pre_hooks, self.hooks = groups
+            self._hooked_call = hooked_call(self, forward)
+            self._methods[self._hooked_call.name] = self._hooked_call
+        return self._hooked_call
+
+    def _hook_unit(self, function: Any) -> Unit:
+        name = function.__name__
+        known = self._methods.get(name)
+        if known is not None and known.python_function is function:
+            return known
+        if known is not None or hasattr(self.cls, name):
+            is_pre = function in self._hook_functions[0]
+            raise ScriptError(
+                f"{'Pre-hook' if is_pre else 'Hook'} '{name}' on {self.cls.__name__} has at least "
+                "two different python definitions. Please use unique names for all hooks."
+                if known is not None and not hasattr(self.cls, name)
+                else f"Can't define hook: {name} on class: {self.cls.__name__} because a method or "
+                "hook with that name already exists."
+            )
+        unit: Unit = self.world.make_unit(function, self.type, name)
+        unit.qualified = f"{self.qualified}.{name}"
+        self._methods[name] = unit
+        return unit
+
     def _call_container(self, check: Any, owner: Expr, args: Sequence[Any], place: Place) -> Any:
         """Return the calls of a `Sequential`, one inside another."""
         if not issubclass(self.cls, nn.Sequential):
@@ -331,7 +394,7 @@ class ModuleUnit:
             )
         value = args[0]
         for child in self.children_of(check, owner, place).values():
-            value = check.call_method(child, "forward", [value], {}, place)
+            value = check.call(child, [value], {}, place)
         return value
 
     def set_attribute(
@@ -344,7 +407,7 @@ class ModuleUnit:
         """
         raw = inspect.getattr_static(self.cls, name, None)
         if isinstance(raw, property) and raw.fset is not None:
-            unit = self.world.make_unit(raw.fset, self.type, name)
+            unit = self._accessor(name, "setter", raw.fset)
             given = unit.bind(check, [owner, value], {}, place)
             unit.check()
             return [Do(place, Invoke(place, kinds.NONE, given[0], name, unit, given[1:]))]
@@ -457,5 +520,5 @@ def _is_function_like(value: Any) -> bool:
 
 def _name_of(cls: type) -> str:
     module = "" if cls.__module__ == "__main__" else cls.__module__.replace("tangrad", "torch", 1)
-    name = cls.__qualname__.replace("<locals>.", "")
+    name = cls.__name__
     return ".".join(["__torch__", *filter(None, module.split(".")), *name.split(".")])

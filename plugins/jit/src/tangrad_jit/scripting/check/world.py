@@ -52,7 +52,7 @@ def modifier_of(function: Any) -> str:
 def qualified_name(obj: Any) -> str:
     """Return the name of a function or class in archives."""
     module = str(getattr(obj, "__module__", "") or "")
-    name = str(getattr(obj, "__qualname__", type(obj).__qualname__)).replace("<locals>.", "")
+    name = str(getattr(obj, "__name__", type(obj).__name__))
     module = "" if module == "__main__" else module.replace("tangrad", "torch", 1)
     return ".".join(["__torch__", *filter(None, module.split(".")), *name.split(".")])
 
@@ -64,6 +64,8 @@ class World:
         self._functions: dict[Any, Unit] = {}
         self._classes: dict[Any, Type | None] = {}
         self._modules: dict[Any, list[ModuleUnit]] = {}
+        self._class_names: dict[type, str] = {}
+        self._taken_names: set[str] = set()
 
     # --- functions
 
@@ -219,11 +221,11 @@ class World:
             )
             return named_tuple_type(
                 cls,
-                qualified_name(cls),
+                self.name_of_class(cls),
                 lambda a: type_of_object(a, self.class_type, lambda t: self.annotated(t, names)),
             )
         if issubclass(cls, enum.Enum):
-            return enum_type(cls, qualified_name(cls))
+            return enum_type(cls, self.name_of_class(cls))
         if issubclass(cls, (nn.Module, BaseException, tangrad.Tensor)):
             return None
         top = cls.__module__.split(".")[0]
@@ -236,6 +238,23 @@ class World:
         return self._classes.get(cls) is not None or (
             issubclass(cls, (tuple, enum.Enum)) and self.class_type(cls) is not None
         )
+
+    def name_of_class(self, cls: type) -> str:
+        """Return the name of a class in archives, which no other class has.
+
+        Classes of one name in a module are told apart as PyTorch does it.
+        """
+        found = self._class_names.get(cls)
+        if found is None:
+            plain = qualified_name(cls)
+            prefix, _, last = plain.rpartition(".")
+            found, k = plain, 0
+            while found in self._taken_names:
+                found = f"{prefix}.___torch_mangle_{k}.{last}"
+                k += 1
+            self._taken_names.add(found)
+            self._class_names[cls] = found
+        return found
 
     def annotated(self, text: str, names: PythonNames) -> Type:
         """Return the type of a postponed annotation.
@@ -263,7 +282,7 @@ class World:
         if isinstance(known, ClassType):
             return known
         source, node = parse_class(cls)
-        unit = ClassUnit(self, cls, qualified_name(cls), source, node, more)
+        unit = ClassUnit(self, cls, self.name_of_class(cls), source, node, more)
         self._classes[cls] = unit.type
         try:
             unit.check()
@@ -275,7 +294,7 @@ class World:
     def script_interface(self, cls: type) -> InterfaceType:
         """Script an interface, and return its type."""
         source, node = parse_class(cls)
-        unit = InterfaceUnit(self, cls, qualified_name(cls), source, node)
+        unit = InterfaceUnit(self, cls, self.name_of_class(cls), source, node)
         self._classes[cls] = unit.type
         unit.check()
         return unit.type

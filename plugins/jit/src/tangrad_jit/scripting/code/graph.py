@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
 from typing import Any
 
+import tangrad
+from tangrad_jit.scripting.program.values import text_of
 from tangrad_jit.scripting.source.places import Place
 from tangrad_jit.scripting.types.kinds import (
     DictType,
@@ -12,9 +15,11 @@ from tangrad_jit.scripting.types.kinds import (
     FutureType,
     ListType,
     OptionalType,
+    Primitive,
     TupleType,
     Type,
     UnionType,
+    is_subtype,
 )
 
 __all__ = ["Block", "ScriptGraph", "ScriptNode", "ScriptValue", "shown_type"]
@@ -39,19 +44,119 @@ def shown_type(kind: Type) -> str:
     return str(kind)
 
 
+_KINDS = {
+    "Device": "DeviceObjType",
+    "NoneType": "NoneType",
+    "number": "NumberType",
+    "str": "StringType",
+}
+
+
+class ShownType:
+    """A type as graphs answer for it."""
+
+    def __init__(self, held: Type) -> None:
+        self.held = held
+
+    def kind(self) -> str:
+        """Return the name of its kind: `TensorType`, `ListType`."""
+        if isinstance(self.held, Primitive):
+            name = self.held.text
+            return _KINDS.get(name, f"{name[0].upper()}{name[1:]}Type")
+        return type(self.held).__name__
+
+    def elements(self) -> list[ShownType]:
+        """Return the types of a tuple's members."""
+        return [ShownType(kind) for kind in getattr(self.held, "elements", ())]
+
+    def getElementType(self) -> ShownType:
+        """Return the type of a list's elements, or of an optional value."""
+        return ShownType(self.held.element)  # type: ignore[attr-defined]
+
+    def getKeyType(self) -> ShownType:
+        """Return the type of a dict's keys."""
+        return ShownType(self.held.key)  # type: ignore[attr-defined]
+
+    def getValueType(self) -> ShownType:
+        """Return the type of a dict's values."""
+        return ShownType(self.held.value)  # type: ignore[attr-defined]
+
+    def isSubtypeOf(self, other: ShownType) -> bool:
+        """Return whether every value of this type is one of another."""
+        return is_subtype(self.held, other.held)
+
+    def str(self) -> str:
+        """Return it as graphs show it."""
+        return shown_type(self.held)
+
+    @property
+    def annotation_str(self) -> Any:
+        """The type as annotations name it."""
+        return str(self.held)
+
+    def __str__(self) -> Any:
+        return shown_type(self.held)
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShownType) and self.held == other.held
+
+    def __hash__(self) -> int:
+        return hash(self.held)
+
+
+def _shown(value: Any) -> str:
+    """Return an attribute of a node as graphs show it."""
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, enum.Enum):
+        return f"{qualified_class(type(value))}.{value.name}"
+    if isinstance(value, Type):
+        return shown_type(value)
+    if isinstance(value, tangrad.Tensor):
+        return f"{{{text_of(value.item())}}}" if value.numel() == 1 else "<Tensor>"
+    if isinstance(value, tangrad.device):
+        return f'"{value}"'
+    if isinstance(value, list) and any(isinstance(item, Type) for item in value):
+        return f"[{', '.join(map(shown_type, value))}]"
+    return text_of(value)
+
+
+def qualified_class(cls: type) -> str:
+    """Return the name of a class in archives."""
+    module = "" if cls.__module__ == "__main__" else cls.__module__.replace("tangrad", "torch", 1)
+    return ".".join(["__torch__", *filter(None, module.split(".")), cls.__name__])
+
+
 class ScriptValue:
     """What a node makes, or a block is given."""
 
     def __init__(self, name: str, kind: Type, producer: Any = None) -> None:
         self._name, self._kind, self._producer = name, kind, producer
 
+    def rename(self, name: str) -> None:
+        """Give it another name."""
+        self._name = name
+
     def debugName(self) -> str:
         """Return its name."""
         return self._name
 
-    def type(self) -> Type:
-        """Return its type."""
+    @property
+    def held(self) -> Type:
+        """Its type, as the checker knows it."""
         return self._kind
+
+    def type(self) -> ShownType:
+        """Return its type."""
+        return ShownType(self._kind)
+
+    def hasDebugName(self) -> bool:
+        """Return whether the program has named it."""
+        return not self._name.isdigit()
 
     def node(self) -> Any:
         """Return the node that makes it, or None."""
@@ -125,9 +230,54 @@ class ScriptNode:
         (found,) = self._made
         return found
 
+    def input(self) -> ScriptValue:
+        """Return the only value that it takes."""
+        (found,) = self._given
+        return found
+
+    def inputsAt(self, index: int) -> ScriptValue:
+        """Return a value that it takes."""
+        return self._given[index]
+
+    def outputsAt(self, index: int) -> ScriptValue:
+        """Return a value that it makes."""
+        return self._made[index]
+
+    def inputsSize(self) -> int:
+        """Return how many values it takes."""
+        return len(self._given)
+
+    def outputsSize(self) -> int:
+        """Return how many values it makes."""
+        return len(self._made)
+
     def blocks(self) -> Iterator[Block]:
         """Yield its blocks."""
         return iter(self.inner)
+
+    def attributeNames(self) -> list[str]:
+        """Return the names of its attributes."""
+        return list(self.attributes)
+
+    def hasAttribute(self, name: str) -> bool:
+        """Return whether it has an attribute of a name."""
+        return name in self.attributes
+
+    def s(self, name: str) -> str:
+        """Return an attribute that is a text."""
+        return str(self.attributes[name])
+
+    def i(self, name: str) -> int:
+        """Return an attribute that is an integer."""
+        return int(self.attributes[name])
+
+    def f(self, name: str) -> float:
+        """Return an attribute that is a float."""
+        return float(self.attributes[name])
+
+    def t(self, name: str) -> Any:
+        """Return an attribute that is a tensor."""
+        return self.attributes[name]
 
     def add_output(self, value: ScriptValue) -> ScriptValue:
         """Add a value that it makes."""
@@ -141,10 +291,7 @@ class ScriptNode:
     def lines(self, indent: str) -> Iterator[str]:
         """Yield the node as text."""
         made = ", ".join(value.declared() for value in self._made)
-        inside = ", ".join(
-            f"{k}={v!r}" if not isinstance(v, str) else f'{k}="{v}"'
-            for k, v in self.attributes.items()
-        )
+        inside = ", ".join(f"{k}={_shown(v)}" for k, v in self.attributes.items())
         shown = f"[{inside}]" if inside else ""
         where = ""
         if self.place is not None:

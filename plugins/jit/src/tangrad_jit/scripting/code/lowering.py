@@ -28,8 +28,11 @@ def graph_of(unit: Any, inline: bool = False) -> ScriptGraph:
     graph = ScriptGraph()
     lowering.block = graph
     env = {}
+    used = {node.name for node in tree.every(unit.body) if isinstance(node, tree.Local)}
     for parameter in unit.parameters:
         value = lowering.value(parameter.name, parameter.type)
+        if parameter.name not in used:
+            value.rename(parameter.name)  # as in PyTorch's graphs
         graph.given.append(value)
         env[parameter.name] = value
     lowering.env = env
@@ -47,11 +50,15 @@ class _Lowering:
 
     def __init__(self, inline: bool) -> None:
         self._inline, self._count, self._depth = inline, 0, 0
+        self._numbers: dict[str, int] = {}
 
     def value(self, name: str, kind: Type, producer: Any = None) -> ScriptValue:
         """Return a new value."""
+        if name:
+            number = self._numbers[name] = self._numbers.get(name, 0) + 1
+            return ScriptValue(f"{name}.{number}", kind, producer)
         self._count += 1
-        return ScriptValue(f"{name}.{self._count}" if name else str(self._count), kind, producer)
+        return ScriptValue(str(self._count), kind, producer)
 
     def node(
         self, kind: str, given: list[ScriptValue], result: Type | None, place: Place, **named: Any
@@ -176,7 +183,7 @@ class _Lowering:
         if isinstance(target, str):
             self.env[target] = value
             return
-        kind = value.type()
+        kind = value.held
         unpack = "prim::ListUnpack" if isinstance(kind, kinds.ListType) else "prim::TupleUnpack"
         made = ScriptNode(unpack, [value], place)
         self.block.held.append(made)
@@ -219,7 +226,7 @@ class _Lowering:
                 continue
             one.returned.append(then[name])
             two.returned.append(other[name])
-            kind = kinds.unify(then[name].type(), other[name].type()) or then[name].type()
+            kind = kinds.unify(then[name].held, other[name].held) or then[name].held
             self.env[name] = made.add_output(self.value(name, kind, made))
 
     def _loop(
@@ -239,7 +246,7 @@ class _Lowering:
         before = dict(self.env)
         carried = [name for name in before if name in tree.assigned(body)]
         for name in carried:
-            value = self.value(name, before[name].type())
+            value = self.value(name, before[name].held)
             inner.given.append(value)
             self.env[name] = value
             made._given.append(before[name])
@@ -254,7 +261,7 @@ class _Lowering:
         self.block = outside
         self.env = before
         for name in carried:
-            self.env[name] = made.add_output(self.value(name, before[name].type(), made))
+            self.env[name] = made.add_output(self.value(name, before[name].held, made))
 
     def _true(self, place: Place) -> ScriptValue:
         return self.node("prim::Constant", [], kinds.BOOL, place, value=True)
@@ -331,6 +338,8 @@ def _form(node: Any) -> tuple[str, list[Any], dict[str, Any]]:
     if isinstance(node, tree.Fork):
         return "prim::fork", [node.call], {}
     if isinstance(node, tree.GetAttr):
+        if isinstance(node.owner.type, kinds.EnumType):
+            return f"prim::Enum{node.name.title()}", [node.owner], {}
         known = node.owner.type == kinds.TENSOR
         return (
             (f"prim::{node.name}", [node.owner], {})
@@ -349,7 +358,7 @@ def _form(node: Any) -> tuple[str, list[Any], dict[str, Any]]:
     if isinstance(node, tree.Not):
         return "aten::__not__", [node.value], {}
     if isinstance(node, tree.IsInstance):
-        return "prim::isinstance", [node.value], {"types": str(node.kinds)}
+        return "prim::isinstance", [node.value], {"types": node.kinds}
     name = "prim::ListConstruct" if isinstance(node, tree.MakeList) else "prim::TupleConstruct"
     return name, node.elements, {}
 

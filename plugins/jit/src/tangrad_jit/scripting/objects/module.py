@@ -113,10 +113,10 @@ class ScriptedModule(ScriptModule):
         if unit is not None:
             method = unit.methods.get(name)
             if isinstance(method, Unit):
-                raw = inspect.getattr_static(unit.cls, name, None)
-                if isinstance(raw, property):
-                    return entry_of(method)(self)
                 return ScriptMethod(self, method)
+            getter = unit.methods.get(f"__{name}_getter")
+            if isinstance(getter, Unit):
+                return entry_of(getter)(self)
             if name in unit.constants:
                 return unit.constants[name]
             registries = (self._parameters, self._buffers, self._modules)
@@ -139,6 +139,10 @@ class ScriptedModule(ScriptModule):
 
     def __setattr__(self, name: str, value: Any) -> None:
         unit: Any = self.__dict__.get("script_unit")
+        setter = None if unit is None else unit.methods.get(f"__{name}_setter")
+        if isinstance(setter, Unit):
+            entry_of(setter)(self, value)
+            return
         known = None if unit is None else unit.attributes.get(name)
         if known is not None and not isinstance(value, (tangrad.Tensor, nn.Module)):
             try:
@@ -280,8 +284,23 @@ class ScriptedModule(ScriptModule):
         return f"original_name={self.original_name}"
 
 
+class HookedModule(ScriptedModule):
+    """A scripted module whose forward has hooks."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run forward with its hooks."""
+        unit = self.script_unit.hooked_call()
+        assert unit is not None
+        return entry_of(unit)(self, *args, **kwargs)
+
+
+def made_of(unit: ModuleUnit) -> ScriptedModule:
+    """Return a scripted module of a unit, without parameters."""
+    return (ScriptedModule if unit.hooked_call() is None else HookedModule)(unit)
+
+
 def _copied(module: Any, memo: dict[int, Any], value_of: Any) -> Any:
-    made = ScriptedModule(module.script_unit)
+    made = made_of(module.script_unit)
     memo[id(module)] = made
     for name, value in vars(module).items():
         if name in ("script_unit", "original_name"):
@@ -317,7 +336,7 @@ def scripted_module(world: Any, module: nn.Module, memo: dict[int, Any] | None =
     if unit.is_library and not unit.is_container:
         memo[id(module)] = made = _library_copy(module)
         return made
-    return filled(world, ScriptedModule(unit), module, memo)
+    return filled(world, made_of(unit), module, memo)
 
 
 def filled(world: Any, scripted: ScriptedModule, module: nn.Module, memo: dict[int, Any]) -> Any:
