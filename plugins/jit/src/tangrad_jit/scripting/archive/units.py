@@ -231,8 +231,7 @@ class _ModuleOfArchive(ModuleUnit):
         if self._hooked_call is None and any(self._hook_names):
             groups = [[self.method(name) for name in names] for names in self._hook_names]
             self.pre_hooks, self.hooks = groups
-            known = self.method("_call_with_hooks")
-            self._hooked_call = known or hooked_call(self, self.method("forward"))
+            self._hooked_call = hooked_call(self, self.method("forward"))
         return self._hooked_call
 
     def every_method(self) -> list[Unit]:

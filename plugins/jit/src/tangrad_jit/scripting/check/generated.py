@@ -138,7 +138,7 @@ def _order(owner: Any, name: str, sign: str, fields: list[Any], names: Any) -> U
 
 
 def hooked_call(owner: Any, forward: Unit) -> Unit:
-    """Return a method of modules that runs hooks before and after `forward`.
+    """Return a function of a module and arguments that runs hooks before and after `forward`.
 
     Args:
         owner: the unit of the modules: `pre_hooks` and `hooks` are units of methods.
@@ -178,7 +178,10 @@ def hooked_call(owner: Any, forward: Unit) -> Unit:
             result = f"_result{k}"
     text += f"    return {result}\n"
     defaults = {p.name: p.default for p in parameters if p.has_default}
-    return _unit(owner, "_call_with_hooks", text, names, defaults)
+    made = _unit(owner, "_call_with_hooks", text, names, defaults)
+    # PyTorch finds hooks by name once their class is complete: outside of it.
+    made.qualified = f"{owner.qualified}_call_with_hooks"
+    return made
 
 
 def _check_hook(hook: Unit, count: int, what: str, forward: Unit) -> None:

@@ -19,6 +19,7 @@ from tangrad_jit.scripting.check.traced import TracedMethod
 from tangrad_jit.scripting.check.values import Bound, Value
 from tangrad_jit.scripting.source.places import Place, ScriptError
 from tangrad_jit.scripting.tree.nodes import (
+    Call,
     Const,
     Do,
     Expr,
@@ -346,7 +347,7 @@ class ModuleUnit:
         if call is None:
             return self.call_method(check, owner, "forward", args, kwargs, place)
         given = call.bind(check, [owner, *args], kwargs, place)
-        return Invoke(place, call.returned, given[0], call.name, call, given[1:])
+        return Call(place, call.returned, call, given)
 
     def hooked_call(self) -> Unit | None:
         """Return the method that runs forward with its hooks; None where there are none.
@@ -364,7 +365,6 @@ class ModuleUnit:
             groups = [[self._hook_unit(f) for f in group] for group in self._hook_functions]
             self.pre_hooks, self.hooks = groups
             self._hooked_call = hooked_call(self, forward)
-            self._methods[self._hooked_call.name] = self._hooked_call
         return self._hooked_call
 
     def _hook_unit(self, function: Any) -> Unit:
