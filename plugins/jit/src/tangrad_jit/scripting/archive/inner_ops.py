@@ -55,6 +55,123 @@ def _loss(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def smooth_l1_loss(self: Any, target: Any, reduction: Any = 1, beta: Any = 1.0) -> Any:
+    """Return the smooth L1 loss."""
+    return F.smooth_l1_loss(self, target, reduction=_REDUCTIONS[reduction], beta=beta)
+
+
+def huber_loss(self: Any, target: Any, reduction: Any = 1, delta: Any = 1.0) -> Any:
+    """Return the Huber loss."""
+    return F.huber_loss(self, target, reduction=_REDUCTIONS[reduction], delta=delta)
+
+
+def kl_div(self: Any, target: Any, reduction: Any = 1, log_target: Any = False) -> Any:
+    """Return the Kullback-Leibler divergence."""
+    return F.kl_div(self, target, reduction=_REDUCTIONS[reduction], log_target=log_target)
+
+
+def binary_cross_entropy_with_logits(
+    self: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: Any = 1
+) -> Any:
+    """Return the binary cross entropy of logits."""
+    return F.binary_cross_entropy_with_logits(
+        self, target, weight, reduction=_REDUCTIONS[reduction], pos_weight=pos_weight
+    )
+
+
+def poisson_nll_loss(
+    input: Any, target: Any, log_input: Any, full: Any, eps: Any, reduction: Any
+) -> Any:
+    """Return the negative log likelihood of a Poisson distribution."""
+    return F.poisson_nll_loss(
+        input, target, log_input, full, eps=eps, reduction=_REDUCTIONS[reduction]
+    )
+
+
+def margin_ranking_loss(
+    input1: Any, input2: Any, target: Any, margin: Any = 0.0, reduction: Any = 1
+) -> Any:
+    """Return the loss of pairs in the wrong order."""
+    return F.margin_ranking_loss(
+        input1, input2, target, margin=margin, reduction=_REDUCTIONS[reduction]
+    )
+
+
+def cosine_embedding_loss(
+    input1: Any, input2: Any, target: Any, margin: Any = 0.0, reduction: Any = 1
+) -> Any:
+    """Return the loss of pairs by their cosine."""
+    return F.cosine_embedding_loss(
+        input1, input2, target, margin=margin, reduction=_REDUCTIONS[reduction]
+    )
+
+
+def hinge_embedding_loss(self: Any, target: Any, margin: Any = 1.0, reduction: Any = 1) -> Any:
+    """Return the hinge loss of distances."""
+    return F.hinge_embedding_loss(self, target, margin=margin, reduction=_REDUCTIONS[reduction])
+
+
+def triplet_margin_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: Any = 1.0,
+    p: Any = 2.0,
+    eps: Any = 1e-6,
+    swap: Any = False,
+    reduction: Any = 1,
+) -> Any:
+    """Return the loss of triplets."""
+    return F.triplet_margin_loss(
+        anchor, positive, negative, margin, p, eps, swap, reduction=_REDUCTIONS[reduction]
+    )
+
+
+def multi_margin_loss(
+    self: Any,
+    target: Any,
+    p: Any = 1,
+    margin: Any = 1.0,
+    weight: Any = None,
+    reduction: Any = 1,
+) -> Any:
+    """Return the hinge loss of several classes."""
+    return F.multi_margin_loss(self, target, p, margin, weight, reduction=_REDUCTIONS[reduction])
+
+
+def constant_pad_nd(self: Any, pad: Any, value: Any = 0) -> Any:
+    """Pad by a constant."""
+    return F.pad(self, pad, value=value)
+
+
+def instance_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    use_input_stats: Any,
+    momentum: Any,
+    eps: Any,
+    cudnn_enabled: Any = True,
+) -> Any:
+    """Normalize each channel of each sample."""
+    return F.instance_norm(
+        input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
+    )
+
+
+def rrelu(
+    self: Any,
+    lower: Any = 0.125,
+    upper: Any = 1 / 3,
+    training: Any = False,
+    generator: Any = None,
+) -> Any:
+    """Return x where it is positive, and a random part of it elsewhere."""
+    return F.rrelu(self, lower, upper, training)
+
+
 def cross_entropy_loss(
     self: Any,
     target: Any,
@@ -128,7 +245,26 @@ INNER_OPS: dict[str, Callable[..., Any]] = {
     "nll_loss_nd": nll_loss,
     "nll_loss2d": nll_loss,
     "binary_cross_entropy": binary_cross_entropy,
-    **{name: _loss(getattr(F, name)) for name in ("mse_loss", "l1_loss", "smooth_l1_loss")},
+    **{
+        name: _loss(getattr(F, name))
+        for name in ("mse_loss", "l1_loss", "soft_margin_loss", "multilabel_margin_loss")
+    },
+    "smooth_l1_loss": smooth_l1_loss,
+    "huber_loss": huber_loss,
+    "kl_div": kl_div,
+    "binary_cross_entropy_with_logits": binary_cross_entropy_with_logits,
+    "poisson_nll_loss": poisson_nll_loss,
+    "margin_ranking_loss": margin_ranking_loss,
+    "cosine_embedding_loss": cosine_embedding_loss,
+    "hinge_embedding_loss": hinge_embedding_loss,
+    "triplet_margin_loss": triplet_margin_loss,
+    "multi_margin_loss": multi_margin_loss,
+    "constant_pad_nd": constant_pad_nd,
+    "instance_norm": instance_norm,
+    "rrelu": rrelu,
+    "log_sigmoid": F.logsigmoid,
+    **{name: getattr(F, name) for name in ("glu", "hardshrink", "softshrink", "celu", "threshold")},
+    **{f"avg_pool{d}d": getattr(F, f"avg_pool{d}d") for d in (1, 2, 3)},
     **{f"upsample_nearest{d}d": _resized("nearest") for d in (1, 2, 3)},
     "upsample_linear1d": _resized("linear"),
     "upsample_bilinear2d": _resized("bilinear"),

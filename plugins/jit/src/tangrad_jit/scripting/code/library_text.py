@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from tangrad import nn
+from tangrad_jit.scripting.code.library_losses import LOSS_SIGNATURES, LOSSES
 
 __all__ = ["FUNCTIONS", "module_text"]
 
@@ -169,8 +171,16 @@ def _sizes(value: Any, count: int) -> str:
 
 def _conv(module: Any) -> str:
     d = len(module.kernel_size)
-    if module.transposed or module.padding_mode != "zeros":
+    if module.padding_mode != "zeros":
         return ""
+    if module.transposed:
+        return (
+            "if output_size is not None:\n"
+            '  ops.prim.RaiseException("output_size is not kept in archives")\n'
+            f"return torch.conv_transpose{d}d(input, self.weight, self.bias, "
+            f"{list(module.stride)}, {list(module.padding)}, {list(module.output_padding)}, "
+            f"{module.groups}, {list(module.dilation)})"
+        )
     padding = f'"{module.padding}"' if isinstance(module.padding, str) else list(module.padding)
     return (
         f"return torch.conv{d}d(input, self.weight, self.bias, {list(module.stride)}, {padding}, "
@@ -276,6 +286,36 @@ def _embedding(module: Any) -> str:
     )
 
 
+def _constant_pad(module: Any) -> str:
+    value = float(getattr(module, "value", 0.0))
+    return f"return torch.constant_pad_nd(input, {list(module.padding)}, {value!r})"
+
+
+def _pad(name: str) -> Callable[[Any], str]:
+    return lambda m: f"return torch.{name}(input, {list(m.padding)})"
+
+
+def _lp_pool(module: Any) -> str:
+    d = int(type(module).__name__[-2])
+    size = [module.kernel_size] * d if isinstance(module.kernel_size, int) else module.kernel_size
+    stride = size if module.stride is None else _sizes(module.stride, d)
+    norm = float(module.norm_type)
+    return (
+        f"mean = torch.avg_pool{d}d(torch.pow(input, {norm!r}), {list(size)}, {stride}, "
+        f"{[0] * d}, {module.ceil_mode})\n"
+        "held = torch.mul(torch.sign(mean), torch.relu(torch.abs(mean)))\n"
+        f"return torch.pow(torch.mul(held, {math.prod(size)}), {1.0 / norm!r})"
+    )
+
+
+def _instance_norm(module: Any) -> str:
+    uses_input = "True" if not module.track_running_stats else "self.training"
+    return (
+        "return torch.instance_norm(input, self.weight, self.bias, self.running_mean, "
+        f"self.running_var, {uses_input}, {module.momentum!r}, {module.eps!r}, True)"
+    )
+
+
 def _in_place(name: str, *attributes: str) -> Callable[[Any], str]:
     def text(module: Any) -> str:
         given = "".join(f", {getattr(module, a)!r}" for a in attributes)
@@ -292,6 +332,33 @@ _MODULES: dict[type, Callable[[Any], str]] = {
     nn.Identity: lambda m: "return input",
     nn.Linear: lambda m: "return torch.linear(input, self.weight, self.bias)",
     **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _conv),
+    **dict.fromkeys((nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d), _conv),
+    **dict.fromkeys((nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d), _constant_pad),
+    **dict.fromkeys((nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d), _constant_pad),
+    **{
+        getattr(nn, f"{kind}Pad{d}d"): _pad(f"{kind.lower()}_pad{d}d")
+        for kind in ("Reflection", "Replication")
+        for d in (1, 2, 3)
+    },
+    **dict.fromkeys((nn.LPPool1d, nn.LPPool2d, nn.LPPool3d), _lp_pool),
+    **dict.fromkeys((nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d), _instance_norm),
+    nn.RReLU: lambda m: (
+        f"return torch.rrelu{'_' if m.inplace else ''}(input, {m.lower!r}, {m.upper!r}, "
+        "self.training)"
+    ),
+    nn.CELU: _in_place("celu", "alpha"),
+    nn.SELU: _in_place("selu"),
+    nn.Mish: _in_place("mish"),
+    nn.Threshold: _in_place("threshold", "threshold", "value"),
+    nn.GLU: lambda m: f"return torch.glu(input, {m.dim})",
+    nn.LogSigmoid: lambda m: "return torch.log_sigmoid(input)",
+    nn.Softsign: lambda m: "return torch.div(input, torch.add(torch.abs(input), 1))",
+    nn.Tanhshrink: lambda m: "return torch.sub(input, torch.tanh(input))",
+    nn.Hardshrink: lambda m: f"return torch.hardshrink(input, {m.lambd!r})",
+    nn.Softshrink: lambda m: f"return torch.softshrink(input, {m.lambd!r})",
+    nn.PixelShuffle: lambda m: f"return torch.pixel_shuffle(input, {m.upscale_factor})",
+    nn.PixelUnshuffle: lambda m: f"return torch.pixel_unshuffle(input, {m.downscale_factor})",
+    nn.ChannelShuffle: lambda m: f"return torch.channel_shuffle(input, {m.groups})",
     **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), _batch_norm),
     nn.LayerNorm: lambda m: (
         f"return torch.layer_norm(input, {list(m.normalized_shape)}, self.weight, self.bias, "
@@ -322,7 +389,9 @@ _MODULES: dict[type, Callable[[Any], str]] = {
     nn.MaxPool1d: _pooled("max", 1),
     nn.MaxPool2d: _pooled("max", 2),
     nn.MaxPool3d: _pooled("max", 3),
+    nn.AvgPool1d: _pooled("avg", 1),
     nn.AvgPool2d: _pooled("avg", 2),
+    nn.AvgPool3d: _pooled("avg", 3),
     nn.AdaptiveAvgPool2d: lambda m: (
         ""
         if not isinstance(m.output_size, int) and None in tuple(m.output_size)
@@ -336,7 +405,13 @@ _MODULES: dict[type, Callable[[Any], str]] = {
     nn.GRUCell: _cell("gru"),
 }
 
+_MODULES.update(LOSSES)
+
 _SIGNATURES = {
+    **dict.fromkeys(
+        (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+        ("output_size: Optional[List[int]]=None", "Tensor"),
+    ),
     nn.LSTM: (
         "hx: Optional[Tuple[Tensor, Tensor]]=None",
         "Tuple[Tensor, Tuple[Tensor, Tensor]]",
@@ -359,6 +434,7 @@ def module_text(module: nn.Module, name: str) -> str:
     if not body:
         return ""
     further, returned = _SIGNATURES.get(type(module), ("", "Tensor"))
-    given = f"self: {name},\n    input: Tensor" + (f",\n    {further}" if further else "")
+    parameters = LOSS_SIGNATURES.get(type(module), ("input: Tensor", *filter(None, [further])))
+    given = ",\n    ".join([f"self: {name}", *parameters])
     lines = "".join(f"    {line}\n" for line in body.split("\n"))
     return f"  def forward({given}) -> {returned}:\n{lines}"

@@ -1,0 +1,66 @@
+"""Modules of `nn` in archives: PyTorch loads what is written here, and gives the same."""
+
+import io
+
+import pytest
+import torch
+
+import tangrad
+
+PAIR = ((3, 4), (3, 4))
+CASES = [
+    *((name, {}, PAIR) for name in ("L1Loss", "MSELoss", "SmoothL1Loss", "HuberLoss")),
+    *((name, {"reduction": "sum"}, PAIR) for name in ("L1Loss", "SmoothL1Loss", "SoftMarginLoss")),
+    ("SmoothL1Loss", {"beta": 0.0}, PAIR),
+    ("KLDivLoss", {"reduction": "batchmean"}, PAIR),
+    ("KLDivLoss", {"reduction": "none", "log_target": True}, PAIR),
+    ("BCELoss", {}, PAIR),
+    ("BCEWithLogitsLoss", {"reduction": "none"}, PAIR),
+    ("PoissonNLLLoss", {}, PAIR),
+    ("MultiLabelSoftMarginLoss", {}, PAIR),
+    ("MarginRankingLoss", {"margin": 0.5}, ((3,), (3,), (3,))),
+    ("CosineEmbeddingLoss", {}, ((3, 4), (3, 4), (3,))),
+    ("HingeEmbeddingLoss", {}, PAIR),
+    ("TripletMarginLoss", {"swap": True}, ((3, 4), (3, 4), (3, 4))),
+    ("ConvTranspose1d", {"in_channels": 2, "out_channels": 3, "kernel_size": 2}, ((1, 2, 5),)),
+    ("ConvTranspose2d", {"in_channels": 2, "out_channels": 2, "kernel_size": 2}, ((1, 2, 4, 4),)),
+    ("ConstantPad1d", {"padding": 2, "value": 1.5}, ((1, 2, 4),)),
+    ("ConstantPad2d", {"padding": (1, 0, 2, 1), "value": 3.0}, ((1, 2, 4, 4),)),
+    ("ZeroPad2d", {"padding": 1}, ((1, 2, 4, 4),)),
+    ("ReflectionPad2d", {"padding": 1}, ((1, 2, 4, 4),)),
+    ("ReplicationPad1d", {"padding": 2}, ((1, 2, 4),)),
+    ("LPPool1d", {"norm_type": 2, "kernel_size": 2}, ((1, 2, 6),)),
+    ("LPPool2d", {"norm_type": 2, "kernel_size": (2, 1), "stride": 2}, ((1, 2, 6, 6),)),
+    ("InstanceNorm2d", {"num_features": 2, "affine": True}, ((1, 2, 4, 4),)),
+    ("AvgPool1d", {"kernel_size": 2}, ((1, 2, 6),)),
+    ("AvgPool3d", {"kernel_size": 2}, ((1, 2, 4, 4, 4),)),
+    *(
+        (name, {}, ((3, 4),))
+        for name in (
+            *("RReLU", "CELU", "SELU", "Mish", "GLU", "LogSigmoid", "Softsign", "Tanhshrink"),
+            *("Hardshrink", "Softshrink"),
+        )
+    ),
+    ("Threshold", {"threshold": 0.3, "value": 2.0}, ((3, 4),)),
+    ("PixelShuffle", {"upscale_factor": 2}, ((1, 4, 2, 2),)),
+    ("PixelUnshuffle", {"downscale_factor": 2}, ((1, 1, 4, 4),)),
+    ("ChannelShuffle", {"groups": 2}, ((1, 4, 2, 2),)),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "options", "shapes"), CASES)
+def test_a_module_of_the_library_is_loaded_by_pytorch(name, options, shapes):
+    torch.manual_seed(0)
+    theirs = getattr(torch.nn, name)(**options).eval()
+    mine = getattr(tangrad.nn, name)(**options).eval()
+    mine.load_state_dict({k: tangrad.tensor(v.tolist()) for k, v in theirs.state_dict().items()})
+    file = io.BytesIO()
+    tangrad.jit.save(tangrad.jit.script(mine), file)
+    given = [torch.rand(shape) for shape in shapes]
+    wanted = theirs(*given)
+    for side in (torch, tangrad):
+        file.seek(0)
+        loaded = side.jit.load(file)
+        found = loaded(*(side.tensor(tensor.tolist()) for tensor in given))
+        assert torch.allclose(torch.tensor(found.tolist()), wanted, rtol=1e-4, atol=1e-6)
