@@ -346,8 +346,10 @@ cdef object as_number(Op op, int k, PyObject* value):
         raise wrong_type(op, k, value)
     if hasattr(<object>value, "__sym_int__"):
         return <object>value
+    if hasattr(type(<object>value), "__len__"):  # an array of one element is no number
+        raise wrong_type(op, k, value)
     for caster, method in ((op_index, "__index__"), (float, "__float__"), (complex, "__complex__")):
-        if hasattr(type(<object>value), method) and not isinstance(<object>value, (str, bytes)):
+        if hasattr(type(<object>value), method):
             if hasattr(type(<object>value), "dtype") and hasattr(type(<object>value), "item"):
                 return (<object>value).item()
             return caster(<object>value)

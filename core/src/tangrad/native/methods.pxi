@@ -225,9 +225,13 @@ cdef object binary_operator_general(int which, Op op, object left, object right)
                 return NotImplemented
         if hasattr(type(other), "__torch_function__"):
             return operator_between(which, op, left, right)
-        if hasattr(type(other), "__array__") and not isinstance(other, (list, tuple)):
+        # NumPy's number is a tensor without dimensions. Beside an array NumPy computes, as PyTorch has it, except
+        # in comparisons for equality and where the array is divided.
+        if hasattr(type(other), "__array__") and (which == 15 or which == 16 or not hasattr(type(other), "__len__")):
             other = lookup_as_tensor(other)
             return binary_operator(which, left, other) if lt else binary_operator(which, other, right)
+        if which == 3 and not lt and hasattr(type(other), "__array__"):
+            return lookup_op("reciprocal")(right) * other
         return NotImplemented
     if standing() or (lt and (not exact_tensor(<PyObject*>left) or (<Tensor>left).level_ is not None)) \
             or (rt and (not exact_tensor(<PyObject*>right) or (<Tensor>right).level_ is not None)):
@@ -274,7 +278,7 @@ cdef object inplace_operator(int which, object left, object right):
         found = lookup_op(OPERATOR_NAMES[which] + "_")
         inplace_ops[which] = found
     if not isinstance(right, Tensor) and not is_number(right):
-        if hasattr(type(right), "__array__") and not isinstance(right, (list, tuple)):
+        if hasattr(type(right), "__array__") and not hasattr(type(right), "__len__"):
             right = lookup_as_tensor(right)
         elif not hasattr(type(right), "__torch_function__"):
             return NotImplemented
