@@ -93,6 +93,48 @@ def test_gradient_edges_lead_to_nodes():
         graph.get_gradient_edge(tangrad.ones(1))
 
 
+def unconnected(x):
+    return x.long().double().requires_grad_().clone()
+
+
+STRICT = {
+    "vjp of a constant": lambda f, x: f.vjp(lambda v: v.detach().sum(), x, strict=True),
+    "vjp of what is unconnected": lambda f, x: f.vjp(unconnected, x, x, strict=True),
+    "vjp of a linear function": lambda f, x: f.vjp(
+        lambda v: v * 1, x, x.detach(), create_graph=True, strict=True
+    ),
+    "jvp of a constant": lambda f, x: f.jvp(lambda v: v.detach(), x, x, strict=True),
+    "jvp of what is unconnected": lambda f, x: f.jvp(unconnected, x, x, strict=True),
+    "jacobian of a constant": lambda f, x: f.jacobian(lambda v: v.detach(), x, strict=True),
+    "jacobian of what is unconnected": lambda f, x: f.jacobian(unconnected, x, strict=True),
+    "jacobian of a linear function": lambda f, x: f.jacobian(
+        lambda v: v * 1, x, create_graph=True, strict=True
+    ),
+    "hessian of a linear function": lambda f, x: f.hessian(lambda v: v.sum(), x, strict=True),
+    "hessian of a vector": lambda f, x: f.hessian(lambda v: v * 1, x),
+    "hvp of a linear function": lambda f, x: f.hvp(lambda v: v.sum(), x, x, strict=True),
+    "vhp of several outputs": lambda f, x: f.vhp(lambda v: (v.sum(), v), x, x),
+    "no vector": lambda f, x: f.vjp(lambda v: v * 1, x),
+    "a vector of another size": lambda f, x: f.jvp(lambda v: v * 1, x, x[:1]),
+    "two vectors for one": lambda f, x: f.jvp(lambda v: v * 1, x, (x, x)),
+    "an input that is no tensor": lambda f, x: f.vjp(lambda v: v * 1, (x, 3)),
+    "an output that is no tensor": lambda f, x: f.hessian(lambda v: 3, x),
+}
+
+
+@pytest.mark.parametrize("call", STRICT.values(), ids=STRICT)
+def test_functional_refuses_as_pytorch_and_says_which_value_it_is(call):
+    import torch
+
+    with pytest.raises((RuntimeError, TypeError)) as theirs:
+        call(torch.autograd.functional, torch.tensor([1.0, 2.0], requires_grad=True))
+    with pytest.raises(theirs.type) as ours:
+        call(functional, leaf(1.0, 2.0))
+    # The words in common are those that programs look for.
+    start = min(len(str(theirs.value).partition(".")[0]), 55)
+    assert str(ours.value)[:start] == str(theirs.value)[:start]
+
+
 def test_increment_version_spoils_what_was_saved():
     x = leaf(1.0)
     y = x.exp()
@@ -290,5 +332,5 @@ def test_functional_results_can_be_differentiated():
     x = leaf(1.0, 2.0)
     functional.jacobian(lambda v: v**3, x, create_graph=True).sum().backward()
     assert x.grad.tolist() == [6, 12]
-    with pytest.raises(RuntimeError, match="strict mode"):
+    with pytest.raises(RuntimeError, match="does not require gradients"):
         functional.vjp(lambda v: tangrad.ones(2), x, tangrad.ones(2), strict=True)

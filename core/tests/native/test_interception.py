@@ -206,6 +206,13 @@ class Wrapper(tangrad.Tensor):
         )
 
 
+def test_a_wrapper_is_asked_for_its_number():
+    x = Wrapper(tangrad.tensor([[1.5]]))
+    assert x.item() == float(x) == x.sum().item() == 1.5
+    assert x > 1
+    assert tangrad.equal(x, Wrapper(tangrad.tensor([[1.5]])))
+
+
 THROUGH_WRAPPERS = {
     "matmul": lambda x: x @ x.mT,
     "a product with a plain tensor": lambda x: tangrad.ones(2, 2) @ x,

@@ -11,10 +11,27 @@ from tangrad.autograd.grad_mode import enable_grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
-_INDEPENDENT = (
-    "The output of the user-provided function is independent of an input. This is not allowed in "
-    "strict mode."
+_STRICT = ". This is not allowed in strict mode."
+_INDEPENDENT = "The output of the user-provided function is independent of input {}" + _STRICT
+_CONSTANT = "The jacobian of the user-provided function is independent of input {}" + _STRICT
+_LINEAR = (
+    "While computing the hessian, found that the jacobian of the user-provided function with "
+    "respect to input {} is independent of the input" + _STRICT
 )
+_NO_GRADIENT = (
+    "Output {} of the user-provided function does not require gradients. Compute it from the "
+    "inputs by differentiable ops."
+)
+_ONE_INPUT = "input to the user-provided function is"
+
+
+def _demand_gradients(values: tuple[Any, ...], strict: bool, message: str) -> None:
+    """Raise RuntimeError in strict mode, with the place of a value without a gradient."""
+    for i, value in enumerate(values if strict else ()):
+        if value is None:
+            raise RuntimeError(_INDEPENDENT.format(i))
+        if not value.requires_grad:
+            raise RuntimeError(message.format(i))
 
 
 def _tuple_of_tensors(value: Any, what: str, name: str) -> tuple[tuple[Any, ...], bool]:
@@ -27,8 +44,11 @@ def _tuple_of_tensors(value: Any, what: str, name: str) -> tuple[tuple[Any, ...]
     values = tuple(value) if came_as_tuple else (value,)
     for i, v in enumerate(values):
         if not isinstance(v, _C.Tensor):
-            where = f"Value at index {i} in the {what}" if came_as_tuple else f"The {what}"
-            raise TypeError(f"{where} given to {name} must be a Tensor, got {type(v).__name__}")
+            where = f"the value at index {i}" if came_as_tuple else "what was given"
+            raise TypeError(
+                f"The {what} given to {name} must be either a Tensor or a tuple of Tensors, but "
+                f"{where} is a {type(v).__name__}"
+            )
     return values, came_as_tuple
 
 
@@ -50,9 +70,11 @@ def _unpacked(values: tuple[Any, ...], as_tuple: bool) -> Any:
     return values if as_tuple else values[0]
 
 
-def _filled(grads: Any, likes: tuple[Any, ...], strict: bool, message: str) -> tuple[Any, ...]:
-    if strict and any(g is None for g in grads):
-        raise RuntimeError(message)
+def _filled(
+    grads: Any, likes: tuple[Any, ...], strict: bool = False, message: str = _INDEPENDENT
+) -> tuple[Any, ...]:
+    if strict and None in (missing := [g if g is None else 0 for g in grads]):
+        raise RuntimeError(message.format(missing.index(None)))
     return tuple(
         _C.lookup_op("zeros_like")(x) if g is None else g for g, x in zip(grads, likes, strict=True)
     )
@@ -67,20 +89,23 @@ def _vectors(v: Any, likes: tuple[Any, ...], name: str, what: str) -> tuple[Any,
     if v is None:
         if len(likes) != 1 or likes[0].numel() != 1:
             raise RuntimeError(
-                f"The vector v can only be None if the {what} of the user-provided function is a "
-                "single Tensor with a single element."
+                f"The vector v can only be None if the {what} a single Tensor with a single "
+                "element."
             )
         return (_C.lookup_op("ones_like")(likes[0]),)
     found, _ = _tuple_of_tensors(v, "v", name)
+    if len(likes) == 1 != len(found):
+        raise RuntimeError("The given v should contain a single Tensor.")
     if len(found) != len(likes):
         raise RuntimeError(
             f"v is a tuple of invalid length: should be {len(likes)} but got {len(found)}."
         )
     for i, (a, b) in enumerate(zip(found, likes, strict=True)):
-        if tuple(a.shape) != tuple(b.shape):
+        if a.shape != b.shape:
+            where = f"Entry {i} in " if len(likes) > 1 else ""
             raise RuntimeError(
-                f"Entry {i} in v has invalid size: should be {list(b.shape)} but got "
-                f"{list(a.shape)}."
+                f"{where}v has invalid size: should be torch.Size({list(b.shape)}) but got "
+                f"torch.Size({list(a.shape)})."
             )
     return found
 
@@ -106,8 +131,12 @@ def vjp(
         outputs, out_tuple = _tuple_of_tensors(
             func(*xs), "outputs of the user-provided function", "vjp"
         )
-        found = _safe_grad(outputs, xs, _vectors(v, outputs, "vjp", "output"), create_graph)
-    products = _filled(found, xs, strict, _INDEPENDENT)
+        _demand_gradients(outputs, strict, _NO_GRADIENT)
+        vectors = _vectors(v, outputs, "vjp", "user-provided function returns")
+        found = _safe_grad(outputs, xs, vectors, create_graph)
+    if create_graph:
+        _demand_gradients(found, strict, _CONSTANT)
+    products = _filled(found, xs, strict)
     return (
         _unpacked(_released(outputs, create_graph), out_tuple),
         _unpacked(_released(products, create_graph), as_tuple),
@@ -147,14 +176,18 @@ def jvp(
     with enable_grad():
         given, _ = _tuple_of_tensors(inputs, "inputs", "jvp")
         xs = _fresh(given, create_graph)
-        vectors = _vectors(v, xs, "jvp", "input")
+        vectors = _vectors(v, xs, "jvp", _ONE_INPUT)
         outputs, out_tuple = _tuple_of_tensors(
             func(*xs), "outputs of the user-provided function", "jvp"
         )
+        _demand_gradients(outputs, strict, _NO_GRADIENT)
         us = tuple(_C.lookup_op("zeros_like")(o).requires_grad_() for o in outputs)
-        pulled = _filled(_safe_grad(outputs, xs, us, True), xs, strict, _INDEPENDENT)
-        pushed = _safe_grad(pulled, us, vectors, create_graph)
-    products = _filled(pushed, outputs, False, "")
+        pulled = _safe_grad(outputs, xs, us, True)
+        _demand_gradients(pulled, strict, _INDEPENDENT)
+        pushed = _safe_grad(_filled(pulled, xs), us, vectors, create_graph)
+    if create_graph:
+        _demand_gradients(pushed, strict, _CONSTANT)
+    products = _filled(pushed, outputs)
     return (
         _unpacked(_released(outputs, create_graph), out_tuple),
         _unpacked(_released(products, create_graph), out_tuple),
@@ -202,6 +235,7 @@ def jacobian(
         outputs, out_tuple = _tuple_of_tensors(
             func(*xs), "outputs of the user-provided function", "jacobian"
         )
+        _demand_gradients(outputs, strict, _NO_GRADIENT)
         rows_of = _vectorized_rows if vectorize else _rows
         jac = tuple(rows_of(o, xs, create_graph, strict) for o in outputs)
     jac = _released(jac, create_graph)
@@ -216,11 +250,11 @@ def _rows(
     rows: list[list[Any]] = [[] for _ in inputs]
     for k in range(flat.numel()):
         found = _safe_grad((flat[k],), inputs, (_C.lookup_op("ones_like")(flat[k]),), create_graph)
-        message = (
-            f"Output {k} of the user-provided function is independent of an input. This is "
-            "not allowed in strict mode."
-        )
-        for row, g in zip(rows, _filled(found, inputs, strict, message), strict=True):
+        message = f"Output {k} of the user-provided function is independent of input {{}}{_STRICT}"
+        filled = _filled(found, inputs, strict, message)
+        if create_graph:
+            _demand_gradients(filled, strict, _CONSTANT)
+        for row, g in zip(rows, filled, strict=True):
             row.append(g)
     stack = _C.lookup_op("stack")
     return tuple(
@@ -236,7 +270,7 @@ def _vectorized_rows(
 ) -> tuple[Any, ...]:
     if strict:
         raise RuntimeError(
-            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not "
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorize=True` are not "
             "supported together."
         )
     n = output.numel()
@@ -298,23 +332,22 @@ def hessian(
 
     def gradients(*xs: Any) -> Any:
         xs = tuple(x if x.requires_grad else x.detach().requires_grad_() for x in xs)
-        output = _scalar_output(func(*xs), "hessian")
-        found = _filled(
-            _safe_grad((output,), xs, (_C.lookup_op("ones_like")(output),), True),
-            xs,
-            strict,
-            _INDEPENDENT,
-        )
-        return found if as_tuple else found[0]
+        output = _scalar_output(func(*xs), "hessian", strict)
+        found = _safe_grad((output,), xs, (_C.lookup_op("ones_like")(output),), True)
+        _demand_gradients(found, strict, _LINEAR)
+        return _unpacked(_filled(found, xs), as_tuple)
 
     return jacobian(gradients, given if as_tuple else given[0], create_graph, strict, vectorize)
 
 
-def _scalar_output(output: Any, name: str) -> Any:
+def _scalar_output(output: Any, name: str, strict: bool) -> Any:
     outputs, out_tuple = _tuple_of_tensors(output, "outputs of the user-provided function", name)
-    if out_tuple or outputs[0].numel() != 1:
+    _demand_gradients(outputs, strict, _NO_GRADIENT)
+    if out_tuple:
+        raise RuntimeError(f"The function given to {name} should return a single Tensor")
+    if outputs[0].numel() != 1:
         raise RuntimeError(
-            f"The function given to {name} should return a single Tensor with a single element"
+            f"The Tensor returned by the function given to {name} should contain a single element"
         )
     return outputs[0].reshape(())
 
@@ -334,16 +367,12 @@ def vhp(
     with enable_grad():
         given, as_tuple = _tuple_of_tensors(inputs, "inputs", "vhp")
         xs = _fresh(given, create_graph)
-        vectors = _vectors(v, xs, "vhp", "input")
-        output = _scalar_output(func(*xs), "vhp")
-        first = _filled(
-            _safe_grad((output,), xs, (_C.lookup_op("ones_like")(output),), True),
-            xs,
-            strict,
-            _INDEPENDENT,
-        )
-        second = _safe_grad(first, xs, vectors, create_graph)
-    products = _filled(second, xs, False, "")
+        vectors = _vectors(v, xs, "vhp", _ONE_INPUT)
+        output = _scalar_output(func(*xs), "vhp", strict)
+        first = _safe_grad((output,), xs, (_C.lookup_op("ones_like")(output),), True)
+        _demand_gradients(first, strict, _LINEAR)
+        second = _safe_grad(_filled(first, xs), xs, vectors, create_graph)
+    products = _filled(second, xs, strict, _CONSTANT)
     return _released(output, create_graph), _unpacked(_released(products, create_graph), as_tuple)
 
 
@@ -362,10 +391,10 @@ def hvp(
     with enable_grad():
         given, as_tuple = _tuple_of_tensors(inputs, "inputs", "hvp")
         xs = _fresh(given, create_graph)
-        vectors = _vectors(v, xs, "hvp", "input")
-        output = _scalar_output(func(*xs), "hvp")
-        seed = _C.lookup_op("ones_like")(output).requires_grad_()
-        first = _filled(_safe_grad((output,), xs, (seed,), True), xs, strict, _INDEPENDENT)
-        second = _safe_grad(first, xs, vectors, create_graph)
-    products = _filled(second, xs, False, "")
+        vectors = _vectors(v, xs, "hvp", _ONE_INPUT)
+        output = _scalar_output(func(*xs), "hvp", strict)
+        first = _safe_grad((output,), xs, (_C.lookup_op("ones_like")(output),), True)
+        _demand_gradients(first, strict, _LINEAR)
+        second = _safe_grad(_filled(first, xs), xs, vectors, create_graph)
+    products = _filled(second, xs, strict, _CONSTANT)
     return _released(output, create_graph), _unpacked(_released(products, create_graph), as_tuple)

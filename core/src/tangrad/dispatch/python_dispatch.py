@@ -208,11 +208,16 @@ def detached(t: _C.Tensor) -> _C.Tensor:
         _C._set_grad_enabled(previous)
 
 
+def _local_scalar_dense(self: Any) -> Any:
+    """Return the number in a tensor: what a handler receives for `item`."""
+    return self.item()
+
+
 def item_below_recording(t: Any) -> tuple[bool, Any]:
     """Return item() of a wrapper subclass, which its `__torch_dispatch__` handler answers."""
     if t.untyped_storage().data_ptr():
         return False, None
-    result = type(t).__torch_dispatch__(_C.lookup_op("item"), (type(t),), (t,), {})
+    result = type(t).__torch_dispatch__(_local_scalar_dense, (type(t),), (t,), {})
     return True, result.item() if isinstance(result, _C.Tensor) else result
 
 

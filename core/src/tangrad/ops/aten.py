@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tangrad
+from tangrad.dispatch.python_dispatch import _local_scalar_dense
 from tangrad.ops.definition import registry
 
 _OVERLOADS = frozenset(
@@ -83,6 +84,7 @@ _FORMS: dict[str, Callable[..., Any]] = {
     "_softmax": lambda self, dim, half_to_float: tangrad.softmax(
         self, dim, _dtype_within(half_to_float)
     ),
+    "_local_scalar_dense": _local_scalar_dense,
     "_log_softmax_backward_data": _log_softmax_gradient,
     "_safe_softmax": _without_nan,
     "_softmax_backward_data": _softmax_gradient,
