@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import takewhile
@@ -171,6 +173,7 @@ class _Recorder(TorchFunctionMode):
             self.note_modes()
             node = self._call(func, given, named)
             node.meta["nn_module_stack"] = self.running.modules
+            node.meta["where"] = _line_of_caller()
             if writes:
                 node.meta["writes"] = True
             self.track(result, node)
@@ -356,6 +359,17 @@ class _Outside:
     def value_reads(self) -> int:
         """Return that reads are not counted."""
         return 0
+
+
+def _line_of_caller() -> str:
+    """Return "file:line" of the innermost code that is no package of tangrad, "" if none is."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if not name.startswith(("tangrad.", "tangrad_")) and name != "tangrad":
+            return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
 
 
 def _method_name(func: Any) -> str | None:

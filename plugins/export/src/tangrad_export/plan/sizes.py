@@ -1,0 +1,238 @@
+"""How the numbers of a program depend on sizes that vary: found from what it is at several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations_with_replacement, product
+from typing import Any
+
+import numpy as np
+
+from tangrad_export.errors import ExportError
+from tangrad_export.plan.arena import place
+from tangrad_export.plan.entry import Size, Variant
+from tangrad_export.program.buffers import Buffer
+from tangrad_export.steps.base import Number, Step
+
+__all__ = ["fitted", "points_of", "variants_of"]
+
+_MOST_POINTS = 40
+_DIVISORS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
+Point = tuple[int, ...]
+
+
+def points_of(sizes: Sequence[Size]) -> tuple[list[Point], bool]:
+    """Return the sizes at which a program is looked at, and whether these are all."""
+    count = 1
+    for size in sizes:
+        count *= size.max - size.min + 1
+    if count <= _MOST_POINTS:
+        return list(product(*(range(s.min, s.max + 1) for s in sizes))), True
+    room = {1: 9, 2: 6}.get(len(sizes), 4)
+    levels = []
+    for size in sizes:
+        wide = size.max - size.min
+        found = [size.max, size.min, size.min + 1, size.max - 1, size.min + 2]
+        found += [size.min + wide * k // 5 for k in (2, 3, 1, 4)]
+        levels.append(sorted(dict.fromkeys(found[:room])))
+    return list(product(*levels)), False
+
+
+def variants_of(
+    sizes: Sequence[Size], lay_out: Callable[[Point], list[Step]]
+) -> tuple[list[Variant], list[Step]]:
+    """Return what a program does at all sizes, and its steps at the largest.
+
+    Args:
+        sizes: those that vary.
+        lay_out: returns the steps at some sizes.
+
+    Raises:
+        ExportError: a number depends on a size in a way that is not found.
+    """
+    points, every = points_of(sizes)
+    made = {point: lay_out(point) for point in points}
+    largest = tuple(size.max for size in sizes)
+    groups: dict[Any, list[Point]] = {}
+    for point in points:
+        groups.setdefault(structure(made[point]), []).append(point)
+    names = [size.name for size in sizes]
+    if len(groups) == 1:
+        conditions = [("", points)]
+    elif every:
+        conditions = [(_either(names, part), part) for part in groups.values()]
+    else:
+        conditions = _by_ones(names, points, made, list(groups.values()))
+    variants = []
+    for condition, part in conditions:
+        variants.append(_variant(condition, names, part, made, sizes, every))
+    return variants, made[largest]
+
+
+def structure(steps: Sequence[Step]) -> Any:
+    """Return all of a program but its numbers."""
+    order: dict[Buffer, int] = {}
+    found = []
+    for step in steps:
+        refs = []
+        for ref in step.refs:
+            if ref is None:
+                refs.append(None)
+                continue
+            number = order.setdefault(ref.buffer, len(order))
+            refs.append((number, ref.buffer.kind, ref.buffer.name, ref.dtype))
+        found.append((step.structure(), tuple(refs), len(step.numbers)))
+    return tuple(found)
+
+
+def _either(names: Sequence[str], points: Sequence[Point]) -> str:
+    return " || ".join(
+        "(" + " && ".join(f"{n} == {v}" for n, v in zip(names, point, strict=True)) + ")"
+        for point in points
+    )
+
+
+def _by_ones(
+    names: Sequence[str], points: Sequence[Point], made: Any, groups: list[list[Point]]
+) -> list[tuple[str, list[Point]]]:
+    """Return the points by which sizes are 1, or 2, where programs take other ways."""
+    for special in ((1,), (0, 1), (1, 2), (0, 1, 2)):
+        found: dict[Any, list[Point]] = {}
+        for point in points:
+            found.setdefault(tuple(v if v in special else -1 for v in point), []).append(point)
+        if all(len({structure(made[p]) for p in part}) == 1 for part in found.values()):
+            conditions = []
+            for pattern, part in sorted(found.items(), key=lambda pair: pair[0].count(-1)):
+                parts = [
+                    f"{n} == {v}" if v >= 0 else " && ".join(f"{n} != {s}" for s in special)
+                    for n, v in zip(names, pattern, strict=True)
+                ]
+                conditions.append((" && ".join(parts), part))
+            return conditions
+    raise ExportError(
+        f"the program does something else at different sizes of {', '.join(names)} "
+        f"({len(groups)} programs): narrow their bounds"
+    )
+
+
+def _variant(
+    condition: str, names: Sequence[str], part: list[Point], made: Any, sizes: Any, every: bool
+) -> Variant:
+    chosen = max(part)
+    programs = [made[point] for point in part]
+    steps: list[Step] = made[chosen]
+    numbers: list[list[Number]] = []
+    offsets: list[list[Number]] = []
+    nbytes: dict[int, int] = {}
+    for k, step in enumerate(steps):
+        alike = [program[k] for program in programs]
+
+        def fit(values: list[Any], step: Step = step) -> Number:
+            try:
+                return fitted(names, part, values, every)
+            except ValueError as error:
+                raise ExportError(
+                    f"a number of the op depends on {', '.join(names)} in a way that is not "
+                    f"found: {error}",
+                    op=step.title,
+                    module=step.origin.module or None,
+                    where=step.origin.where or None,
+                ) from None
+
+        numbers.append([fit([s.numbers[j] for s in alike]) for j in range(len(step.numbers))])
+        offsets.append(
+            [
+                0 if ref is None else fit([s.refs[j].offset for s in alike])
+                for j, ref in enumerate(step.refs)
+            ]
+        )
+        for j, ref in enumerate(step.refs):
+            if ref is not None:
+                sized = [s.refs[j].buffer.nbytes for s in alike]
+                nbytes[ref.buffer.number] = max(nbytes.get(ref.buffer.number, 0), *sized)
+    return Variant(condition, steps, numbers, offsets, place(steps, nbytes))
+
+
+def fitted(names: Sequence[str], points: Sequence[Point], values: list[Any], every: bool) -> Number:
+    """Return a number, or the C of one that depends on sizes.
+
+    Args:
+        names: of the sizes.
+        points: the sizes at which the number is known.
+        values: the number at each.
+        every: whether these are all sizes that may come.
+
+    Raises:
+        ValueError: no formula gives all values.
+    """
+    first = values[0]
+    if all(v == first or (v != v and first != first) for v in values):
+        return first  # type: ignore[no-any-return]
+    if all(isinstance(v, int) for v in values):
+        for terms, columns in _bases(names, points):
+            found = _solved(columns, values, every)
+            if found is not None:
+                return _formula(terms, found)
+        if every and len(names) == 1:
+            return _table(names[0], points, values)
+    raise ValueError(f"{values[:4]} at {list(points[:4])}")
+
+
+def _bases(
+    names: Sequence[str], points: Sequence[Point]
+) -> Iterator[tuple[list[str], list[list[int]]]]:
+    atoms = [(name, [p[k] for p in points]) for k, name in enumerate(names)]
+    for degree in (1, 2, 3):
+        yield _monomials(atoms, degree)
+    for divisor in _DIVISORS:
+        for k, name in enumerate(names):
+            for plus in range(divisor):
+                text = f"({name} + {plus}) / {divisor}" if plus else f"{name} / {divisor}"
+                quotient = (f"({text})", [(p[k] + plus) // divisor for p in points])
+                for degree in (1, 2):
+                    yield _monomials([*atoms, quotient], degree)
+
+
+def _monomials(atoms: list[Any], degree: int) -> tuple[list[str], list[list[int]]]:
+    terms, columns = ["1"], [[1] * len(atoms[0][1])]
+    for size in range(1, degree + 1):
+        for chosen in combinations_with_replacement(atoms, size):
+            terms.append(" * ".join(name for name, _ in chosen))
+            column = [1] * len(columns[0])
+            for _, values in chosen:
+                column = [a * b for a, b in zip(column, values, strict=True)]
+            columns.append(column)
+    return terms, columns
+
+
+def _solved(columns: list[list[int]], values: list[int], every: bool) -> list[int] | None:
+    if len(columns) + (0 if every else 1) > len(values):
+        return None
+    matrix = np.array(columns, dtype=float).T
+    scale = np.abs(matrix).max(axis=0)
+    scale[scale == 0] = 1
+    solution = np.linalg.lstsq(matrix / scale, np.array(values, dtype=float), rcond=None)[0] / scale
+    whole = [round(float(c)) for c in solution]
+    got = [sum(c * column[k] for c, column in zip(whole, columns, strict=True))
+           for k in range(len(values))]
+    return whole if got == values else None
+
+
+def _formula(terms: list[str], factors: list[int]) -> str:
+    parts = []
+    for term, factor in zip(terms, factors, strict=True):
+        if factor == 0:
+            continue
+        if term == "1":
+            parts.append(str(factor))
+        else:
+            parts.append(term if factor == 1 else f"{factor} * {term}")
+    return " + ".join(parts[1:] + parts[:1] if factors[0] else parts).replace("+ -", "- ")
+
+
+def _table(name: str, points: Sequence[Point], values: list[int]) -> str:
+    low = min(p[0] for p in points)
+    known = dict(zip((p[0] for p in points), values, strict=True))
+    high = max(known)
+    row = ", ".join(str(known.get(v, 0)) for v in range(low, high + 1))
+    return f"((const int[]){{{row}}})[{name} - {low}]"

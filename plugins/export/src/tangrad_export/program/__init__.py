@@ -1,0 +1,1 @@
+"""From an exported program to the steps of device "c99"."""

@@ -1,0 +1,221 @@
+"""Run an exported program on device "c99", so that its kernels leave the steps it is made of."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tangrad
+from tangrad import Tensor
+from tangrad.plugin import traced_calls
+from tangrad.utils import _pytree
+from tangrad_export.errors import ExportError
+from tangrad_export.program.buffers import Buffer, Ref
+from tangrad_export.program.recording import Origin, Recording
+from tangrad_export.steps.copies import Copy
+from tangrad_export.steps.loops import keep_loop
+from tangrad_export.steps.copies import _COPY
+
+__all__ = ["LaidOut", "Runner", "lay_out"]
+
+
+class LaidOut:
+    """A program that was laid out for some sizes.
+
+    Attributes:
+        steps: what it does.
+        buffers: the memory that it uses.
+        inputs: the buffers of the inputs that are tensors, in order.
+        outputs: (buffer, shape, dtype) of the results that are tensors, in order.
+        errors: the cell in which kernels note an index out of bounds, None if none can.
+    """
+
+    def __init__(self, recording: Recording, inputs: list[Buffer], outputs: list[Any]) -> None:
+        self.steps, self.buffers = recording.steps, recording.buffers
+        self.inputs, self.outputs = inputs, outputs
+        self.errors = recording.errors
+
+
+class _Kept:
+    """A tracer that keeps all that ops give, so that memory tells values apart."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+
+    def enter(self, op: Any, functional: Any, args: Any, out: Any) -> None:
+        """Let a call begin."""
+
+    def leave(self, call: Any, result: Any) -> None:
+        """Keep what a call gave."""
+        for t in _pytree.tree_leaves(result):
+            self._keep(t)
+
+    def _keep(self, t: Any) -> None:
+        if isinstance(t, Tensor) and t.device.type == "c99":
+            self.recording.keep(t)
+
+    def constant(self, made: Any) -> None:
+        """Keep a tensor of numbers."""
+        self._keep(made)
+
+    def allocated(self, made: Any) -> None:
+        """Keep a tensor without values."""
+        self._keep(made)
+
+    def read(self, t: Any) -> None:
+        """Let the device refuse to show a value."""
+
+    def value_reads(self) -> int:
+        """Return that reads are not counted."""
+        return 0
+
+
+class Runner:
+    """Runs the calls of a program's graph on the device.
+
+    Args:
+        program: what `tangrad.export.export` gives.
+        recording: keeps the steps.
+        bind: returns the device's tensor for one that the program holds, given its path.
+    """
+
+    def __init__(self, program: Any, recording: Recording, bind: Any) -> None:
+        self.program, self.recording, self.bind = program, recording, bind
+        self.values: dict[Any, Any] = {}
+        self.inputs: list[tuple[Any, Tensor]] = []
+
+    def run(self, leaves: list[Any], names: list[str]) -> list[Any]:
+        """Run all calls and return the results, flat.
+
+        Args:
+            leaves: the arguments, tensors of the host.
+            names: of the inputs that are tensors.
+        """
+        specs, given = iter(self.program.graph_signature.input_specs), iter(leaves)
+        results: list[Any] = []
+        titles = iter(names)
+        for node in self.program.graph.nodes:
+            if node.op == "placeholder":
+                spec = next(specs)
+                if spec.kind.name != "USER_INPUT":
+                    self.values[node] = (str(spec.target),)  # bound when it is first used
+                    continue
+                leaf = next(given)
+                if isinstance(leaf, Tensor):
+                    leaf = self.recording.bind(leaf, "input", next(titles))
+                    self.inputs.append((node, leaf))
+                self.values[node] = leaf
+            elif node.op == "output":
+                results = [self._value(v) for v in node.args[0]]
+            else:
+                self._call(node)
+        return results
+
+    def _call(self, node: Any) -> None:
+        self.recording.origin = origin_of(node)
+        args, kwargs = self._value(node.args), self._value(dict(node.kwargs))
+        if node.op == "call_method":
+            self.values[node] = getattr(args[0], str(node.target))(*args[1:], **kwargs)
+        else:
+            self.values[node] = node.target(*args, **kwargs)
+
+    def _value(self, value: Any) -> Any:
+        if hasattr(value, "op") and hasattr(value, "meta"):
+            found = self.values[value]
+            if type(found) is tuple and len(found) == 1 and isinstance(found[0], str):
+                found = self.values[value] = self.bind(found[0])
+            return found
+        if isinstance(value, slice):
+            return slice(*(self._value(x) for x in (value.start, value.stop, value.step)))
+        if isinstance(value, (list, tuple)):
+            made = [self._value(x) for x in value]
+            return made if isinstance(value, list) else tuple(made)
+        if isinstance(value, dict):
+            return {k: self._value(v) for k, v in value.items()}
+        if isinstance(value, tangrad.device):
+            return tangrad.device("c99")
+        return value
+
+
+def origin_of(node: Any) -> Origin:
+    """Return where a call of a graph comes from."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    return Origin(stack[-1][0] if stack else "", str(node.meta.get("where", "")))
+
+
+@contextmanager
+def on_device(recording: Recording, grad: bool = False) -> Iterator[None]:
+    """Have what a program makes be made on the device, and keep it."""
+    with recording, traced_calls(_Kept(recording)), tangrad.set_grad_enabled(grad):
+        with tangrad.device("c99"):
+            yield
+
+
+def lay_out(program: Any, leaves: list[Any], names: list[str]) -> LaidOut:
+    """Return the steps of a program that only computes.
+
+    Args:
+        program: what `tangrad.export.export` gives.
+        leaves: the leaves of its arguments, tensors of the host.
+        names: of the inputs that are tensors.
+
+    Raises:
+        ExportError: it has something that cannot be written.
+    """
+    recording = Recording()
+    bound: dict[str, Tensor] = {}
+
+    def bind(path: str) -> Tensor:
+        if path not in bound:
+            bound[path] = recording.bind(program._tensor(path).detach(), "weight", path)
+        return bound[path]
+
+    with on_device(recording):
+        runner = Runner(program, recording, bind)
+        results = runner.run(leaves, names)
+        recording.origin = Origin()
+        outputs = [place_output(recording, r, k) for k, r in enumerate(tensors_of(results))]
+    inputs = [recording.keep(t) for _, t in runner.inputs]
+    return LaidOut(recording, inputs, outputs)
+
+
+def tensors_of(results: list[Any]) -> list[Any]:
+    """Return the results that are tensors."""
+    return [r for r in results if isinstance(r, Tensor)]
+
+
+def place_output(recording: Recording, result: Any, number: int) -> tuple[Buffer, Any, str]:
+    """Return the buffer of a result: where it was computed, if it may be the caller's memory."""
+    if result.device.type != "c99":
+        result = result.to("c99")
+    if result.is_conj() or result.is_neg():
+        result = result.resolve_conj().resolve_neg()
+    ref = recording.ref(result)
+    nbytes = max(1, result.numel() * result.itemsize)
+    whole = result.is_contiguous() and ref.offset == 0 and ref.buffer.nbytes == nbytes
+    uploaded = any(getattr(s, "content", None) is not None and ref.buffer in s.written_buffers()
+                   for s in recording.steps)
+    name = f"out{number}"
+    if whole and ref.buffer.kind == "arena" and not uploaded:
+        buffer = ref.buffer
+        buffer.kind, buffer.name, buffer.dtype = "output", name, result.dtype.name
+        return buffer, tuple(result.shape), result.dtype.name
+    with tangrad.no_grad():
+        made = tangrad.empty(tuple(result.shape), dtype=result.dtype, device="c99")
+    buffer = recording.keep(made)
+    buffer.kind, buffer.name, buffer.dtype = "output", name, result.dtype.name
+    if result.numel():
+        if result.is_contiguous():
+            recording.add(Copy(recording.ref(made), recording.ref(result), nbytes))
+        else:
+            keep_loop(_COPY, _compute(result), (made,), {"x": result}, {})
+    return buffer, tuple(result.shape), result.dtype.name
+
+
+def _compute(result: Any) -> str:
+    from tangrad.plugin.render import compute_type
+
+    found: str = compute_type(result.dtype.name)
+    return found

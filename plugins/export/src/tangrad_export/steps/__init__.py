@@ -1,0 +1,21 @@
+"""What a program is made of, a kind of step in a file, and the C of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["own_kernel"]
+
+
+def own_kernel(op: Any, dtype: str) -> Callable[..., Any] | None:
+    """Return a kernel that keeps steps of this package, None where there is only a template."""
+    from tangrad.plugin.render import KINDS
+    from tangrad_export.steps.folds import fold_kernel
+    from tangrad_export.steps.loops import pointwise_kernel
+
+    if dtype not in KINDS:
+        return None
+    if op.kind == "pointwise":
+        return pointwise_kernel(op, dtype)
+    return fold_kernel(op, dtype) if op.kind == "reduction" else None

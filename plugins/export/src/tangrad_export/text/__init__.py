@@ -1,0 +1,1 @@
+"""The files that are written: names, weights, the C file and its header."""
