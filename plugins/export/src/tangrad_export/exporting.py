@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -319,35 +320,16 @@ def run_entry(program: Any, simd: bool) -> Entry:
     names = names_of(program, leaves, sizes)
     wanted = eager(program, leaves)
     given = [x for x in leaves if isinstance(x, Tensor)]
-    if not sizes:
-        laid = lay_out(program, leaves, names)
-        steps = settled(laid)
-        variants = [static_variant(steps)]
-        shapes: list[Any] = [list(shape) for _, shape, _ in laid.outputs]
-        in_shapes: list[Any] = [list(x.shape) for x in given]
-    else:
-        kept: dict[tuple[int, ...], LaidOut] = {}
-
-        def at(point: tuple[int, ...]) -> list[Step]:
-            kept[point] = lay_out(program, leaves_at(program, leaves, point), names)
-            return settled(kept[point])
-
-        variants, _ = variants_of(sizes, at)
-        points, every = points_of(sizes)
-        titles = [size.name for size in sizes]
-        laid = kept[points[0]]
-        shapes = fitted_shapes(
-            titles, points, every, [[s for _, s, _ in kept[p].outputs] for p in points]
-        )
-        in_shapes = fitted_shapes(
-            titles,
-            points,
-            every,
-            [
-                [x.shape for x in leaves_at(program, leaves, p) if isinstance(x, Tensor)]
-                for p in points
-            ],
-        )
+    run = partial(_run_at, program, leaves, names, len(sizes))
+    made = Entries(run, sizes)
+    laid, variants = made.laid, made.variants
+    shapes = made.shapes([[s for _, s, _ in kept.outputs] for kept in made.all])
+    in_shapes = made.shapes(
+        [
+            [x.shape for x in leaves_at(program, leaves, p[: len(sizes)]) if isinstance(x, Tensor)]
+            for p in made.points
+        ]
+    )
     reports = any(ref is not None and ref.buffer.kind == "error"
                   for v in variants for s in v.steps for ref in s.refs)
     inputs = [
@@ -367,27 +349,67 @@ def run_entry(program: Any, simd: bool) -> Entry:
                     if ref is not None and ref.buffer.kind == "output":
                         ref.buffer.name = "out"
     entry = Entry("run", sizes, inputs, outputs, variants, reports)
+    entry.changing, entry.draws = made.changing, made.draws
     entry.example_sizes = [int(size.example) for size in ordered_sizes(program)]
     refuse_written_inputs(entry)
     return entry
 
 
-def static_variant(steps: list[Step]) -> Variant:
-    """Return the variant of a program whose sizes are fixed."""
-    numbers = [list(step.numbers) for step in steps]
-    offsets = [[0 if r is None else r.offset for r in step.refs] for step in steps]
-    return Variant("", steps, numbers, offsets, place(steps))
+def _run_at(
+    program: Any, leaves: list[Any], names: list[str], count: int, point: Any, drawn: int, taken: int
+) -> LaidOut:
+    given = leaves_at(program, leaves, point) if count else leaves
+    return lay_out(program, given, names, drawn)
 
 
-def fitted_shapes(
-    names: list[str], points: Any, every: bool, shapes: list[list[Any]]
-) -> list[list[Any]]:
-    """Return shapes whose sizes may depend on sizes that vary."""
-    made = []
-    for k in range(len(shapes[0])):
-        dims = [[int(s[k][d]) for s in shapes] for d in range(len(shapes[0][k]))]
-        made.append([fitted(names, points, values, every) for values in dims])
-    return made
+class Entries:
+    """A program laid out at as many sizes as it takes to know it at all.
+
+    Args:
+        lay_out: called with sizes, a place in the random stream, and how many steps were taken.
+        sizes: those that vary.
+        counts: whether the program depends on the number of steps taken.
+
+    Attributes:
+        laid: the program at the smallest sizes.
+        all: the program at all `points`.
+        variants: what is written.
+        changing: what changes from call to call.
+        draws: how many counters of the random stream a call takes: C, or a number.
+    """
+
+    def __init__(self, lay_out: Any, sizes: list[Size], counts: bool = False) -> None:
+        smallest = tuple(size.min for size in sizes)
+        self.laid = lay_out(smallest, 0, 0)
+        self.changing = ["drawn"] * bool(self.laid.drawn) + ["taken"] * counts
+        self.points, self.every = points_of(sizes, self.changing)
+        self.names = [*(size.name for size in sizes), *self.changing]
+        kept: dict[Any, LaidOut] = {}
+
+        def at(point: Any) -> list[Step]:
+            changes = dict(zip(self.changing, point[len(sizes) :], strict=True))
+            drawn, taken = changes.get("drawn", 0), changes.get("taken", 0)
+            kept[point] = lay_out(point[: len(sizes)], drawn, taken)
+            return settled(kept[point])
+
+        if sizes or self.changing:
+            self.variants = variants_of(sizes, self.changing, at)
+        else:
+            kept[()] = self.laid
+            steps = settled(self.laid)
+            numbers = [list(step.numbers) for step in steps]
+            offsets = [[0 if r is None else r.offset for r in step.refs] for step in steps]
+            self.variants = [Variant("", steps, numbers, offsets, place(steps))]
+        self.all = [kept[point] for point in self.points]
+        self.draws = fitted(self.names, self.points, [x.drawn for x in self.all], self.every)
+
+    def shapes(self, shapes: list[list[Any]]) -> list[list[Any]]:
+        """Return shapes whose sizes may depend on sizes that vary, given those at all points."""
+        made = []
+        for k in range(len(shapes[0])):
+            dims = [[int(s[k][d]) for s in shapes] for d in range(len(shapes[0][k]))]
+            made.append([fitted(self.names, self.points, dim, self.every) for dim in dims])
+        return made
 
 
 def eager(program: Any, leaves: list[Any]) -> list[Any]:

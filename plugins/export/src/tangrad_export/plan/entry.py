@@ -75,12 +75,17 @@ class Entry:
         inputs, outputs: its parameters.
         variants: what it does.
         reports: whether a step may find an index out of bounds.
+        changing: what changes from call to call: "drawn", "taken".
+        draws: how many counters of the random stream a call takes.
         example_sizes: those of the example.
-        example_loss: of a step of training: the loss of the example.
+        example_loss, loss_dtype: of a step of training: the loss of the example, its dtype.
     """
 
+    changing: list[str]
+    draws: Number = 0
     example_sizes: list[int]
     example_loss: float = 0.0
+    loss_dtype: str = "float32"
 
     def __init__(
         self,

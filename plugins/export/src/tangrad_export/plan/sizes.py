@@ -14,15 +14,35 @@ from tangrad_export.plan.entry import Size, Variant
 from tangrad_export.program.buffers import Buffer
 from tangrad_export.steps.base import Number, Step
 
-__all__ = ["fitted", "points_of", "variants_of"]
+__all__ = ["CHANGING", "fitted", "points_of", "variants_of"]
 
 _MOST_POINTS = 40
 _DIVISORS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
 Point = tuple[int, ...]
+# Numbers that change from call to call, and some values of each: the place in the random stream,
+# and how many steps an optimizer has taken.
+CHANGING = {"drawn": (0, 4096, 12288), "taken": (0, 1, 2, 5)}
 
 
-def points_of(sizes: Sequence[Size]) -> tuple[list[Point], bool]:
+def points_of(
+    sizes: Sequence[Size], changing: Sequence[str] = ()
+) -> tuple[list[Point], bool]:
     """Return the sizes at which a program is looked at, and whether these are all."""
+    points, every = _sizes_of(sizes)
+    if not changing:
+        return points, every
+    first = [CHANGING[name][0] for name in changing]
+    moved = [
+        tuple(v if k == at else first[k] for k in range(len(changing)))
+        for at, name in enumerate(changing)
+        for v in CHANGING[name][1:]
+    ]
+    whole = [(*point, *first) for point in points]
+    few = {points[0], points[-1], points[len(points) // 2]}
+    return whole + [(*point, *m) for point in points if point in few for m in moved], every
+
+
+def _sizes_of(sizes: Sequence[Size]) -> tuple[list[Point], bool]:
     count = 1
     for size in sizes:
         count *= size.max - size.min + 1
@@ -39,24 +59,25 @@ def points_of(sizes: Sequence[Size]) -> tuple[list[Point], bool]:
 
 
 def variants_of(
-    sizes: Sequence[Size], lay_out: Callable[[Point], list[Step]]
-) -> tuple[list[Variant], list[Step]]:
-    """Return what a program does at all sizes, and its steps at the largest.
+    sizes: Sequence[Size], changing: Sequence[str], lay_out: Callable[[Point], list[Step]]
+) -> list[Variant]:
+    """Return what a program does at all sizes.
 
     Args:
         sizes: those that vary.
-        lay_out: returns the steps at some sizes.
+        changing: the keys of `CHANGING` that the program depends on.
+        lay_out: returns the steps at some sizes, and values of what changes.
 
     Raises:
         ExportError: a number depends on a size in a way that is not found.
     """
-    points, every = points_of(sizes)
+    points, every = points_of(sizes, changing)
     made = {point: lay_out(point) for point in points}
-    largest = tuple(size.max for size in sizes)
     groups: dict[Any, list[Point]] = {}
     for point in points:
         groups.setdefault(structure(made[point]), []).append(point)
-    names = [size.name for size in sizes]
+    names = [*(size.name for size in sizes), *changing]
+    every = every and not changing
     if len(groups) == 1:
         conditions = [("", points)]
     elif every:
@@ -66,7 +87,7 @@ def variants_of(
     variants = []
     for condition, part in conditions:
         variants.append(_variant(condition, names, part, made, sizes, every))
-    return variants, made[largest]
+    return variants
 
 
 def structure(steps: Sequence[Step]) -> Any:
@@ -118,7 +139,7 @@ def _by_ones(
 def _variant(
     condition: str, names: Sequence[str], part: list[Point], made: Any, sizes: Any, every: bool
 ) -> Variant:
-    chosen = max(part)
+    chosen = max(part, key=lambda p: p[: len(sizes)])
     programs = [made[point] for point in part]
     steps: list[Step] = made[chosen]
     numbers: list[list[Number]] = []
@@ -175,7 +196,26 @@ def fitted(names: Sequence[str], points: Sequence[Point], values: list[Any], eve
                 return _formula(terms, found)
         if every and len(names) == 1:
             return _table(names[0], points, values)
+    elif "taken" in names:
+        found = _rate(names, points, values)
+        if found is not None:
+            return found
     raise ValueError(f"{values[:4]} at {list(points[:4])}")
+
+
+def _rate(names: Sequence[str], points: Sequence[Point], values: list[Any]) -> str | None:
+    """Return a rate that falls with the steps taken: one over a line."""
+    at = list(names).index("taken")
+    known = {p[at]: 1 / v for p, v in zip(points, values, strict=True) if v}
+    if len(known) < len(CHANGING["taken"]):
+        return None
+    start, slope = known[0], known[1] - known[0]
+    if any(abs(start + slope * k - v) > 1e-9 * abs(v) for k, v in known.items()):
+        return None
+    if any(abs(1 / (start + slope * p[at]) - v) > 1e-9 * abs(v)
+           for p, v in zip(points, values, strict=True)):
+        return None
+    return f"(1.0 / ({start!r} + {slope!r} * (double)taken))"
 
 
 def _bases(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from bisect import bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tangrad
@@ -74,6 +74,7 @@ class Recording:
         self._found: dict[int, Buffer] = {}
         self._passing: set[int] = set()
         self._ops: list[tuple[str, str]] = []
+        self._written: list[set[Buffer]] = []
         self.errors: Buffer | None = None
 
     def __enter__(self) -> Recording:
@@ -178,13 +179,15 @@ class Recording:
     # --- ops --------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def op(self, name: str, dtype: str) -> Iterator[None]:
-        """Note which op's kernel is asked."""
+    def op(self, name: str, dtype: str, written: Sequence[Any] = ()) -> Iterator[None]:
+        """Note which op's kernel is asked, and what it writes."""
         self._ops.append((name, dtype))
+        self._written.append({self.keep(t) for t in written})
         try:
             yield
         finally:
             self._ops.pop()
+            self._written.pop()
             if not self._ops:
                 for address in self._passing:
                     self._starts.remove(address)
@@ -199,6 +202,14 @@ class Recording:
     def add(self, step: Any) -> None:
         """Add a step."""
         step.title, step.origin = self.title, self.origin
+        # What is no op's result is not written, however the text of a template looks.
+        results = set().union(*self._written) if self._written else None
+        step.writes = tuple(
+            k
+            for k in step.writes
+            if (ref := step.refs[k]) is not None
+            and (ref.buffer.kind == "arena" or results is None or ref.buffer in results)
+        )
         self.steps.append(step)
 
     def refusal(self, reason: str, op: str | None = None, dtype: str | None = None) -> ExportError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,10 +9,11 @@ from typing import Any
 import tangrad
 from tangrad import Tensor
 from tangrad.plugin import traced_calls
+from tangrad.random.generator import get_default_generator, get_engine
 from tangrad.utils import _pytree
-from tangrad_export.errors import ExportError
 from tangrad_export.program.buffers import Buffer, Ref
 from tangrad_export.program.recording import Origin, Recording
+from tangrad_export.steps.base import Step
 from tangrad_export.steps.copies import Copy
 from tangrad_export.steps.loops import keep_loop
 from tangrad_export.steps.copies import _COPY
@@ -30,7 +30,10 @@ class LaidOut:
         inputs: the buffers of the inputs that are tensors, in order.
         outputs: (buffer, shape, dtype) of the results that are tensors, in order.
         errors: the cell in which kernels note an index out of bounds, None if none can.
+        drawn: how many counters of the random stream it takes.
     """
+
+    drawn = 0
 
     def __init__(self, recording: Recording, inputs: list[Buffer], outputs: list[Any]) -> None:
         self.steps, self.buffers = recording.steps, recording.buffers
@@ -38,7 +41,7 @@ class LaidOut:
         self.errors = recording.errors
 
 
-class _Kept:
+class Kept:
     """A tracer that keeps all that ops give, so that memory tells values apart."""
 
     def __init__(self, recording: Recording) -> None:
@@ -70,6 +73,29 @@ class _Kept:
     def value_reads(self) -> int:
         """Return that reads are not counted."""
         return 0
+
+    def require(self, condition: Any, message: str) -> bool:
+        """Have the program look at a condition, and report where it does not hold."""
+        if not isinstance(condition, Tensor) or condition.device.type != "c99":
+            return bool(condition)
+        refs = [self.recording.ref(condition), Ref(self.recording.error_cell(), 0, "int64")]
+        self.recording.add(Check(refs))
+        return True
+
+
+class Check(Step):
+    """Report that a condition does not hold.
+
+    Args:
+        refs: of the condition and of the cell.
+    """
+
+    def __init__(self, refs: list[Ref]) -> None:
+        super().__init__(refs, (1,), [])
+
+    def text(self, names: list[str], at: list[str], n: list[Any]) -> list[str]:
+        """Return the branch."""
+        return [f"if (!{at[0]}[0]) {at[1]}[0] = 1;"]
 
 
 class Runner:
@@ -146,20 +172,39 @@ def origin_of(node: Any) -> Origin:
 
 
 @contextmanager
-def on_device(recording: Recording, grad: bool = False) -> Iterator[None]:
+def on_device(
+    recording: Recording, grad: bool = False, tracer: Kept | None = None
+) -> Iterator[None]:
     """Have what a program makes be made on the device, and keep it."""
-    with recording, traced_calls(_Kept(recording)), tangrad.set_grad_enabled(grad):
+    with recording, traced_calls(tracer or Kept(recording)), tangrad.set_grad_enabled(grad):
         with tangrad.device("c99"):
             yield
 
 
-def lay_out(program: Any, leaves: list[Any], names: list[str]) -> LaidOut:
+@contextmanager
+def random_stream(drawn: int) -> Iterator[Any]:
+    """Have the device draw as the host would, from a place of the stream on.
+
+    Raises:
+        ExportError: the program would draw by another engine than Philox.
+    """
+    own, generator = get_default_generator("cpu"), get_default_generator("c99:0")
+    if get_engine() == "mt19937":
+        yield None
+        return
+    generator.manual_seed(own.initial_seed())
+    generator.set_offset(drawn)
+    yield generator
+
+
+def lay_out(program: Any, leaves: list[Any], names: list[str], drawn: int = 0) -> LaidOut:
     """Return the steps of a program that only computes.
 
     Args:
         program: what `tangrad.export.export` gives.
         leaves: the leaves of its arguments, tensors of the host.
         names: of the inputs that are tensors.
+        drawn: the place in the random stream.
 
     Raises:
         ExportError: it has something that cannot be written.
@@ -172,13 +217,20 @@ def lay_out(program: Any, leaves: list[Any], names: list[str]) -> LaidOut:
             bound[path] = recording.bind(program._tensor(path).detach(), "weight", path)
         return bound[path]
 
-    with on_device(recording):
+    with on_device(recording), random_stream(drawn) as generator:
         runner = Runner(program, recording, bind)
         results = runner.run(leaves, names)
         recording.origin = Origin()
         outputs = [place_output(recording, r, k) for k, r in enumerate(tensors_of(results))]
     inputs = [recording.keep(t) for _, t in runner.inputs]
-    return LaidOut(recording, inputs, outputs)
+    made = LaidOut(recording, inputs, outputs)
+    made.drawn = counters_of(generator, drawn)
+    return made
+
+
+def counters_of(generator: Any, drawn: int) -> int:
+    """Return how many counters were drawn of a stream since a place in it."""
+    return 0 if generator is None else int(generator.get_offset()) - drawn
 
 
 def tensors_of(results: list[Any]) -> list[Any]:

@@ -13,9 +13,12 @@ def own_kernel(op: Any, dtype: str) -> Callable[..., Any] | None:
     from tangrad.plugin.render import KINDS
     from tangrad_export.steps.folds import fold_kernel
     from tangrad_export.steps.loops import pointwise_kernel
+    from tangrad_export.steps.optimizers import optimizer_kernel
 
     if dtype not in KINDS:
         return None
     if op.kind == "pointwise":
         return pointwise_kernel(op, dtype)
-    return fold_kernel(op, dtype) if op.kind == "reduction" else None
+    if op.kind == "reduction":
+        return fold_kernel(op, dtype)
+    return optimizer_kernel(op, dtype)

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tangrad import Tensor
 from tangrad.plugin.compiled import CompilingDriver
 from tangrad_export.program.buffers import Ref
 from tangrad_export.program.recording import current
@@ -79,7 +80,9 @@ class Driver(CompilingDriver):
         made = own_kernel(op, dtype.name) or super().kernel_for(op, dtype)
         if made is None and op.definition.decompose is not None:
             return None
-        return _kept(made, op.title, dtype.name)
+        schema = op.definition.schema
+        places = [*schema.written_lists, *([schema.written] if schema.written >= 0 else [])]
+        return _kept(made, op.title, dtype.name, tuple(places))
 
     def register_kernels(self, register: Any) -> None:
         """Register the copies between layouts and dtypes."""
@@ -122,16 +125,28 @@ class Driver(CompilingDriver):
         return current().error_address, 0
 
 
-def _kept(kernel: Callable[..., Any] | None, name: str, dtype: str) -> Callable[..., Any]:
-    """Return a kernel that keeps its results' memory, and tells which op it is of."""
+def _kept(
+    kernel: Callable[..., Any] | None, name: str, dtype: str, places: tuple[int, ...] = ()
+) -> Callable[..., Any]:
+    """Return a kernel that keeps its results' memory, and tells which op it is of.
+
+    Args:
+        kernel: the kernel, None where there is none.
+        name: of the op.
+        dtype: that it is asked for.
+        places: of the arguments that it writes.
+    """
 
     def kept(outs: Any, *args: Any) -> Any:
         recording = current()
         if kernel is None:
             raise recording.refusal("the op has no kernel in C", name, dtype)
-        for out in outs or ():
-            recording.keep(out)
-        with recording.op(name, dtype):
+        written = list(outs or ())
+        for place in places:
+            if args and isinstance(args[0], tuple) and place < len(args[0]):
+                given = args[0][place]
+                written += given if isinstance(given, (list, tuple)) else [given]
+        with recording.op(name, dtype, [t for t in written if isinstance(t, Tensor)]):
             return kernel(outs, *args)
 
     return kept

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tangrad.random.generator import get_default_generator
 from tangrad_export.plan.arena import POOLS
 from tangrad_export.plan.entry import Entry, Parameter, Variant
 from tangrad_export.program.buffers import Buffer, Ref
@@ -246,6 +247,11 @@ class Module:
                 lines.append(f"static {POOLS[pool]} arena_{pool}[{size // _UNITS[pool]}];")
         if any(entry.reports for entry in self.entries):
             lines.append("static int64_t report[8];")
+        if any("drawn" in entry.changing for entry in self.entries):
+            start = get_default_generator("cpu").get_offset()
+            lines.append(f"static int64_t stream = {int(start)}; /* place in the random stream */")
+        if any("taken" in entry.changing for entry in self.entries):
+            lines.append("static int64_t steps_taken;")
         return lines
 
     def _entry(self, entry: Entry) -> list[str]:
@@ -260,7 +266,15 @@ class Module:
             body.append(f"if (!bound) return {failed};")
         if entry.reports:
             body.append("report[0] = 0;")
+        if "drawn" in entry.changing:
+            body += ["const int64_t drawn = stream;", f"stream += {entry.draws};"]
+        if "taken" in entry.changing:
+            body.append("const int64_t taken = steps_taken++;")
+        if entry.kind == "train_step":
+            body.append(f"{ctype(entry.loss_dtype)} loss[1];")
         body += self._pool_pointers(entry)
+        used = {r.buffer.name for s in entry.steps for r in s.refs if r is not None}
+        body += [f"(void){p.name};" for p in (*entry.inputs, *entry.outputs) if p.name not in used]
         for k, variant in enumerate(entry.variants):
             steps = self._steps(entry, variant)
             if len(entry.variants) == 1:
@@ -270,6 +284,8 @@ class Module:
                 body += [f"{'else ' * (k > 0)}{head}", *(f"    {s}" for s in steps), "}"]
         if entry.kind == "run":
             body.append("return 0;")
+        else:
+            body.append("return (float)loss[0];")
         lines += [f"    {line}" for line in body]
         return [*lines, "}", ""]
 
