@@ -141,8 +141,19 @@ class Recording:
         handle, offset = location(tensor)
         return self.ref_at(handle + offset, tensor.dtype.name)
 
+    def ref_or_none(self, address: int, dtype: str) -> Ref | None:
+        """Return the place at an address; None of an absent tensor, or one without elements."""
+        try:
+            return None if address == 0 else self.ref_at(address, dtype)
+        except LookupError:
+            return None
+
     def ref_at(self, address: int, dtype: str) -> Ref:
-        """Return the place at an address."""
+        """Return the place at an address.
+
+        Raises:
+            LookupError: there is no memory.
+        """
         if address == _ERRORS:
             return Ref(self.error_cell(), 0, dtype)
         at = bisect_right(self._starts, address) - 1
@@ -166,7 +177,7 @@ class Recording:
             for block in segment["blocks"]:
                 if block["address"] <= address < block["address"] + block["size"]:
                     return block["address"], block["requested_size"] or block["size"]
-        raise RuntimeError("device 'c99': a kernel uses memory that was not allocated")
+        raise LookupError("device 'c99': a kernel uses memory that was not allocated")
 
     error_address = _ERRORS
 

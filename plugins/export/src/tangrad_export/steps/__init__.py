@@ -12,8 +12,10 @@ def own_kernel(op: Any, dtype: str) -> Callable[..., Any] | None:
     """Return a kernel that keeps steps of this package, None where there is only a template."""
     from tangrad.plugin.render import KINDS
     from tangrad_export.steps.folds import fold_kernel
+    from tangrad_export.steps.linear_algebra import matrix_kernel
     from tangrad_export.steps.loops import pointwise_kernel
     from tangrad_export.steps.optimizers import optimizer_kernel
+    from tangrad_export.steps.spectral import fourier_kernel
 
     if dtype not in KINDS:
         return None
@@ -21,4 +23,8 @@ def own_kernel(op: Any, dtype: str) -> Callable[..., Any] | None:
         return pointwise_kernel(op, dtype)
     if op.kind == "reduction":
         return fold_kernel(op, dtype)
-    return optimizer_kernel(op, dtype)
+    for family in (optimizer_kernel, fourier_kernel, matrix_kernel):
+        made: Callable[..., Any] | None = family(op, dtype)
+        if made is not None:
+            return made
+    return None

@@ -20,6 +20,8 @@ API = 1
 __all__ = ["API", "Driver"]
 
 _FIRST = 1 << 40
+# Templates of these take tensors as numbers, by addresses that a program does not have.
+_BY_ADDRESSES = ("_norms", "_total_norm", "_foreach_mul_tensor_")
 _CODES = {"int64": "q", "uint64": "Q", "float64": "d"}
 
 
@@ -77,7 +79,9 @@ class Driver(CompilingDriver):
 
     def kernel_for(self, op: Any, dtype: Any) -> Callable[..., Any] | None:
         """Return what keeps a call of an op, None where the op is decomposed."""
-        made = own_kernel(op, dtype.name) or super().kernel_for(op, dtype)
+        made = own_kernel(op, dtype.name)
+        if made is None and op.name not in _BY_ADDRESSES:
+            made = super().kernel_for(op, dtype)
         if made is None and op.definition.decompose is not None:
             return None
         schema = op.definition.schema
@@ -114,7 +118,7 @@ class Driver(CompilingDriver):
         template, source = function
         recording = current()
         refs = [
-            None if address == 0 else recording.ref_at(address, dtype)
+            recording.ref_or_none(address, dtype)
             for address, (dtype, _) in zip(buffers, template.buffers, strict=True)
         ]
         codes = "".join(f"{count or 1}{_CODES[kind]}" for kind, _, count in template.numbers)
