@@ -73,6 +73,7 @@ class Recording:
         self._starts: list[int] = []
         self._found: dict[int, Buffer] = {}
         self._passing: set[int] = set()
+        self._held: set[int] = set()
         self._ops: list[tuple[str, str]] = []
         self._written: list[set[Buffer]] = []
         self.errors: Buffer | None = None
@@ -116,7 +117,11 @@ class Recording:
         known = self._found.get(address)
         if known is not None and address not in self._passing:
             known.nbytes = max(known.nbytes, nbytes)
+            if address not in self._held:
+                self._held.add(address)
+                self._kept.append(tensor)
             return known
+        self._held.add(address)
         self._kept.append(tensor)
         return self._add(address, nbytes)
 

@@ -81,12 +81,16 @@ class Driver(CompilingDriver):
         """Return what keeps a call of an op, None where the op is decomposed."""
         made = own_kernel(op, dtype.name)
         if made is None and op.name not in _BY_ADDRESSES:
-            made = super().kernel_for(op, dtype)
+            made = self.template_for(op, dtype)
         if made is None and op.definition.decompose is not None:
             return None
         schema = op.definition.schema
         places = [*schema.written_lists, *([schema.written] if schema.written >= 0 else [])]
         return _kept(made, op.title, dtype.name, tuple(places))
+
+    def template_for(self, op: Any, dtype: Any) -> Callable[..., Any] | None:
+        """Return what keeps calls of an op's template, None where there is none."""
+        return super().kernel_for(op, dtype)
 
     def register_kernels(self, register: Any) -> None:
         """Register the copies between layouts and dtypes."""

@@ -47,7 +47,7 @@ class Module:
     ) -> None:
         self.name, self.entries, self.state = name, entries, state
         self.in_file, self.arena, self.simd, self.title = in_file, arena, simd, title
-        self.functions = Functions()
+        self.functions = Functions(simd)
         self.weights: dict[Any, tuple[str, Buffer]] = {}
         self.written: set[Any] = set()
         self._taken: set[str] = set()

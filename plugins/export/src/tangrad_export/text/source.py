@@ -8,6 +8,7 @@ from typing import Any
 from tangrad.plugin.render import prelude
 from tangrad_export.steps.functions import Function
 from tangrad_export.steps.templates import Source
+from tangrad_export.steps.vectors import VECTORS, broadcast_product
 from tangrad_export.target.dialect import DIALECT
 from tangrad_export.text.names import unique
 
@@ -53,9 +54,14 @@ _LOUD = """#ifdef __GNUC__
 
 
 class Functions:
-    """The functions that a file defines, each once."""
+    """The functions that a file defines, each once.
 
-    def __init__(self) -> None:
+    Args:
+        vectors: whether they use vectors of the compiler where it has them.
+    """
+
+    def __init__(self, vectors: bool = True) -> None:
+        self.vectors = vectors
         self.names: dict[str, str] = {}
         self.texts: list[str] = []
         self._taken: set[str] = set()
@@ -73,7 +79,10 @@ class Functions:
                 self.names[key] = self._source(function)
             else:
                 name = unique(f"op_{function.title}", self._taken)
-                self.texts.append(function.text.replace("@", name))
+                text = function.text.replace("@", name)
+                if "PRODUCT(" in text:
+                    text = text.replace("PRODUCT(", f"{self.name(broadcast_product())}(")
+                self.texts.append(text)
                 self.names[key] = name
         return self.names[key]
 
@@ -97,6 +106,8 @@ class Functions:
     def definitions(self, rest: str) -> str:
         """Return the source of all functions, with the helpers that they and a text call."""
         body = "\n".join(self.texts)
+        vectors = VECTORS if "TK_BYTES" in body and self.vectors else ""
+        body = vectors + body
         helpers = prelude(DIALECT, f"{body}\n{rest}").strip("\n")
         # Helpers serve many dtypes, of which one may not look at its operand.
         quiet = _QUIET if re.search(r"tg_(imag|isinf|isnan|conj|real|sign)\w*\(", helpers) else ""
