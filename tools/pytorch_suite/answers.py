@@ -142,6 +142,7 @@ IMPORTED: dict[str, Any] = {
 }
 # Set although tangrad has a placeholder of the name.
 PLACEHOLDERS = {"torch._ops.HigherOrderOperator"}
+_FALLBACK = _switch()  # every op of tangrad's has a batching rule, so it decides nothing
 _C = {
     "Graph": _GraphType("Graph", (), {}),
     "ScriptFunction": type("ScriptFunction", (), {"__call__": None}),
@@ -149,6 +150,10 @@ _C = {
     "_DisableFuncTorch": _nothing,
     "_TorchFunctionState": _FunctionState,
     "_WeakTensorRef": _WeakTensorRef,
+    "_debug_only_are_vmap_fallback_warnings_enabled": _constant(True),
+    "_debug_only_display_vmap_fallback_warnings": _constant(None),
+    "_functorch._is_vmap_fallback_enabled": _FALLBACK,
+    "_functorch._set_vmap_fallback_enabled": _FALLBACK,
     "_functorch.TransformType": enum.Enum("TransformType", "Vmap Grad Jvp Functionalize Torch"),
     "_get_cpu_capability": _constant("AVX2"),
     "_get_graph_executor_optimize": _switch(),
