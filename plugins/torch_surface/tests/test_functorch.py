@@ -64,3 +64,25 @@ def test_what_does_not_fit_is_refused(package: Any) -> None:
         package.combine_state_for_ensemble([])
     with pytest.raises(RuntimeError, match="same class"):
         package.combine_state_for_ensemble([network(framework), framework.nn.Linear(2, 1)])
+
+
+@pytest.mark.parametrize(("dim", "chunks"), [(0, 1), (0, 2), (1, 3), (0, 9)])
+def test_a_batch_is_computed_in_chunks(dim: int, chunks: int) -> None:
+    from functorch.experimental import chunk_vmap as expected
+
+    from tangrad.compat.functorch.experimental import chunk_vmap
+
+    found = []
+    for framework, chunked in ((tangrad, chunk_vmap), (torch, expected)):
+        x, seen = framework.arange(20.0).reshape(5, 4), []
+        function = chunked(lambda v, s=seen: (s.append(1), v.exp().sum())[1], dim, chunks=chunks)
+        found.append((function(x).tolist(), len(seen)))
+    assert found[0][0] == pytest.approx(found[1][0])
+    assert found[0][1] == found[1][1]
+
+
+def test_chunks_are_at_least_one() -> None:
+    from tangrad.compat.functorch.experimental import chunk_vmap
+
+    with pytest.raises(ValueError, match="at least 1"):
+        chunk_vmap(tangrad.sin, chunks=0)

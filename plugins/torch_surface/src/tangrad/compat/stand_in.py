@@ -162,7 +162,8 @@ class Finder:
         """
         top, _, rest = fullname.partition(".")
         if top == TRANSFORMS:
-            rest = f"func.{rest}" if rest else "compat.functorch"
+            own = "compat.functorch" + (rest and f".{rest}")
+            rest = own if _find(f"{OURS}.{own}") else f"func.{rest}"
         elif top != STOOD_IN_FOR:
             return None
         private = PRIVATE.get(rest)
