@@ -96,10 +96,51 @@ def test_each_sample_draws(draw):
     x = tangrad.ones(2, 40)
     with pytest.raises(RuntimeError, match="randomness error mode"):
         vmap(draw)(x)
-    same, different = vmap(draw, randomness="same")(x), vmap(draw, randomness="different")(x)
-    assert (same[0] == same[1]).all()
+    different = vmap(draw, randomness="different")(x)
     assert not (different[0] == different[1]).all()
-    assert same.shape == different.shape == (2, *draw(x[0]).shape)
+    assert different.shape == (2, *draw(x[0]).shape)
+    same = vmap(lambda _: draw(tangrad.ones(40)), randomness="same")(x)
+    assert (same[0] == same[1]).all()
+
+
+PARAMETERS = {
+    "bernoulli": tangrad.bernoulli,
+    "bernoulli of a number": lambda x: tangrad.bernoulli(x, 0.5),
+    "bernoulli_ of probabilities": lambda x: tangrad.zeros(3, 2).bernoulli_(x),
+    "binomial": lambda x: tangrad.binomial(x * 8, x),
+    "normal by means": lambda x: tangrad.normal(x, 2.0),
+    "normal by both": lambda x: tangrad.normal(x, x),
+    "poisson": tangrad.poisson,
+}
+FILLS = {
+    "exponential_": lambda x: x.clone().exponential_(),
+    "normal_": lambda x: x.clone().normal_(),
+    "rand": lambda x: tangrad.rand(3, 2) + 0 * x,
+    "randint": lambda x: tangrad.randint(0, 99, (3, 2)) + 0 * x,
+    "uniform_": lambda x: x.clone().uniform_(),
+}
+
+
+@pytest.mark.parametrize("draw", PARAMETERS.values(), ids=PARAMETERS)
+def test_the_same_numbers_are_not_drawn_from_different_parameters(draw):
+    with pytest.raises(RuntimeError, match="same randomness with a batched tensor input"):
+        vmap(draw, randomness="same")(tangrad.full((4, 3, 2), 0.5))
+
+
+@pytest.mark.parametrize("dim", [0, 2])
+@pytest.mark.parametrize("draw", [*PARAMETERS.values(), *FILLS.values()])
+def test_numbers_that_differ_are_those_of_a_call_with_the_batch(draw, dim):
+    if draw is PARAMETERS["bernoulli_ of probabilities"]:
+        pytest.skip("writes into a tensor without a batch")
+    x = tangrad.linspace(0.1, 0.9, 24).reshape(4, 3, 2)
+    tangrad.manual_seed(3)
+    found = vmap(draw, dim, dim, randomness="different")(x.movedim(0, dim))
+    tangrad.manual_seed(3)
+    expected = {
+        FILLS["rand"]: lambda x: tangrad.rand(4, 3, 2),
+        FILLS["randint"]: lambda x: tangrad.randint(0, 99, (4, 3, 2)).float(),
+    }.get(draw, draw)(x)
+    assert found.movedim(dim, 0).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize(

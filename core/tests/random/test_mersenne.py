@@ -223,13 +223,14 @@ def test_other_devices_draw_the_same() -> None:
     assert tangrad.randn(3, device="meta").is_meta
 
 
-def test_vmap_of_the_same_numbers_is_refused_with_a_remedy() -> None:
-    def noisy(x: Any) -> Any:
-        return x.clone().uniform_()
-
-    with pytest.raises(NotImplementedError, match="philox"):
-        tangrad.vmap(noisy, randomness="same")(tangrad.ones(3, 2))
-    assert tangrad.vmap(noisy, randomness="different")(tangrad.ones(3, 2)).shape == (3, 2)
+@pytest.mark.parametrize("randomness", ["same", "different"])
+def test_vmap_draws_what_it_draws_in_pytorch(randomness: str) -> None:
+    found = []
+    for lib in (tangrad, torch):
+        lib.manual_seed(1)
+        noisy = lib.vmap(lambda x: x.clone().uniform_(), randomness=randomness)
+        found.append(noisy(lib.ones(3, 2)).tolist())
+    assert found[0] == found[1]
 
 
 def test_engines_are_named() -> None:

@@ -133,9 +133,18 @@ class BatchLevel(Level):
     def _random(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
         self._check_randomness()
         inner, dims = self.unwrap(args), tuple(self.dims(a) for a in args)
+        at_once = op.definition.batch == "pointwise"
+        if at_once:
+            refuse_same(op.title, *args)
         with self.below():
             if self.randomness == "same" and not self.has_own(args):
                 return call_bound(op, inner)
+            if at_once:  # the numbers are those of one call for the whole batch
+                whole = (
+                    front(x, dim, self.size) if isinstance(x, _C.Tensor) else x
+                    for x, dim in zip(inner, dims, strict=True)
+                )
+                return self.wrap(call_bound(op, tuple(whole)), 0)
             if self.randomness == "same":
                 inner = (*inner[:-2], *op.definition.draw(tuple(_first_sample(inner, dims))))
             return self._wrapped(*looped(op, self.size, dims, inner))
@@ -197,8 +206,20 @@ class BatchLevel(Level):
         self._check_randomness()
         inner, dims = self.unwrap(args), tuple(self.dims(a) for a in args)
         target = args[written]
+        at_once = op.definition.batch == "pointwise"
+
+        def write(whole: Any) -> Any:
+            return call_bound(op, (*inner[:written], whole, *inner[written + 1 :]))
+
         with self.below():
             if self.owns(target):
+                if at_once:
+                    whole = front(inner[written], dims[written])
+                    if self.randomness == "different":
+                        write(whole)
+                    elif self.size:
+                        whole.copy_(write(whole[0].clone()))
+                    return target
                 if self.randomness == "same":
                     inner = (*inner[:-2], *op.definition.draw(tuple(_first_sample(inner, dims))))
                 for i in range(self.size):
@@ -213,12 +234,25 @@ class BatchLevel(Level):
                     "This will appear like same randomness. Clone a batched tensor, or draw out of "
                     "place."
                 )
-            clone = _C.lookup_op("clone")
-            drawn = [
-                call_bound(op, (*inner[:written], clone(inner[written]), *inner[written + 1 :]))
-                for _ in range(self.size)
-            ]
+            if at_once:
+                return self.wrap(write(front(inner[written], None, self.size).clone()), 0)
+            drawn = [write(inner[written].clone()) for _ in range(self.size)]
             return self.wrap(_C.lookup_op("stack")(drawn), 0)
+
+
+def refuse_same(name: str, *args: Any) -> None:
+    """Refuse to draw the same numbers for samples that have different parameters, as PyTorch does.
+
+    Raises:
+        RuntimeError: a tensor is a batch of a `vmap` with randomness="same".
+    """
+    for x in args:
+        level = getattr(_C.level_of(x), "level", None) if isinstance(x, _C.Tensor) else None
+        if isinstance(level, BatchLevel) and level.randomness == "same":
+            raise RuntimeError(
+                "Vmap does not currently support same randomness with a batched tensor input "
+                f'({name}()). Draw from a tensor without a batch, or use randomness="different"'
+            )
 
 
 # --- physical tensors ----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad import _C
+from tangrad.dispatch.batching import refuse_same
 from tangrad.ops.definition.define import at_all_sizes, composite, op, overload, pointwise
 from tangrad.ops.random import sequential as random_sequential
 from tangrad.ops.random.uniform_normal import require_floating, width_of, words_of
@@ -32,7 +33,7 @@ bernoulli_tensor = op(
     reference=_bernoulli_reference,
     vjp={"self": lambda g: g.new_zeros(g.shape)},
     jvp=lambda self: tangrad.zeros_like(self),
-    batch=None,
+    batch="pointwise",
     function=False,
     method=False,
     samples=lambda s: [s(s.tensor(2, 3, low=0, high=1)), s(s.tensor(low=0, high=1))],
@@ -57,7 +58,7 @@ bernoulli_number_ = op(
     ),
     vjp={"self": lambda g: g.new_zeros(g.shape)},
     jvp=lambda self: tangrad.zeros_like(self),
-    batch=None,
+    batch="pointwise",
     function=False,
     method=False,
     oracle=lambda torch, x, *p: x.bernoulli_(*p),
@@ -101,6 +102,7 @@ bernoulli_ = overload("bernoulli_", "bernoulli_number_", "bernoulli_elements_", 
 )
 def bernoulli_p(self: Any, p: float, generator: Any) -> Any:
     """Draw 1 with probability p, else 0, in the shape and dtype of a tensor."""
+    refuse_same("bernoulli", self)
     drawn = self.clone() if self.requires_grad else tangrad.empty_like(self)
     return drawn.bernoulli_(p, generator=generator)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad.dispatch.batching import refuse_same
 from tangrad.ops.definition.define import composite, op, overload
 from tangrad.ops.random import sequential as random_sequential
 from tangrad.ops.random.uniform_normal import BOUNDS, EXACT_BITS, require_floating
@@ -304,6 +305,7 @@ def normal(
         drawn = tangrad.empty(size, dtype=dtype, device=device)
         drawn = drawn.normal_(mean, std, generator=generator)
         return drawn.requires_grad_() if requires_grad else drawn
+    refuse_same("normal", *tensors)
     shape = tangrad.broadcast_shapes(*(x.shape for x in tensors))
     if hasattr(std, "shape"):
         refuse_values(std < 0, "normal expects all elements of std >= 0.0")

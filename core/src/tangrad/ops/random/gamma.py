@@ -280,7 +280,7 @@ _standard_gamma = op(
     reference=_gamma_reference,
     vjp={"self": lambda g, self, result: g * _standard_gamma_grad(self, result)},
     jvp=lambda self, self_t, result: _gamma_tangent(self, self_t, result),
-    batch=None,
+    batch="pointwise",
     method=False,
     samples=lambda s: [
         s(s.tensor(2, 3, low=0.1, high=9)),
@@ -338,7 +338,7 @@ _sample_dirichlet = op(
     reference=_dirichlet_reference,
     vjp={"self": lambda g, self, result: _through_sum(result, self, g)},
     jvp=_dirichlet_tangent,
-    batch=None,
+    batch="pointwise",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3, low=0.1, high=9)), s(s.tensor(4, low=0.1, high=9))],
     errors=lambda s: [(s(s.tensor(2, dtype="int64")), NotImplementedError, "int64")],
