@@ -64,3 +64,47 @@ def test_a_second_derivative_sees_what_an_unpack_hook_gave_for_a_leaf() -> None:
         (second,) = lib.autograd.grad(first.sum(), x)
         outcomes.append((first.tolist(), second.tolist()))
     assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("mode", ["all", "any"])
+def test_a_hook_of_several_tensors_is_called_once_in_each_walk(mode: str) -> None:
+    outcomes = []
+    for lib in (tangrad, torch):
+        a, b = (lib.ones(2, requires_grad=True) for _ in range(2))
+        middle, seen = a * 2, []
+
+        def note(given: Any, seen: list[Any] = seen) -> None:
+            grads = given if isinstance(given, (list, tuple)) else [given]
+            seen.append([None if g is None else g.tolist() for g in grads])
+
+        lib.autograd.graph.register_multi_grad_hook((a, b, middle), note, mode=mode)
+        (middle * b).sum().backward(retain_graph=True)  # all
+        (a * 2).sum().backward()  # one of them
+        (middle * b).sum().backward(inputs=[b, middle], retain_graph=True)  # two
+        (a * b).sum().backward(inputs=[b])
+        outcomes.append(seen)
+    assert outcomes[0] == outcomes[1]
+
+
+def test_a_hook_of_several_tensors_sees_a_walk_within_a_walk() -> None:
+    outcomes = []
+    for lib in (tangrad, torch):
+        seen: list[Any] = []
+        a, b = (lib.ones(2, requires_grad=True) for _ in range(2))
+        lib.autograd.graph.register_multi_grad_hook(
+            (a, b), lambda grads, seen=seen: seen.append([g.tolist() for g in grads])
+        )
+        outer = lib.ones(2, requires_grad=True)
+        product = (a * b * 3).sum()
+        outer.register_hook(lambda g, product=product: product.backward())
+        (outer * 2).sum().backward()
+        outcomes.append(seen)
+    assert outcomes[0] == outcomes[1] == [[[3, 3], [3, 3]]]
+
+
+def test_a_pack_hook_does_not_write_its_input() -> None:
+    for lib in (tangrad, torch):
+        x = lib.ones(2, requires_grad=True)
+        hooks = lib.autograd.graph.saved_tensors_hooks(lambda t: t.mul_(2), lambda t: t)
+        with hooks, pytest.raises(RuntimeError, match="is modifying its input in place"):
+            (x * 1) ** 2

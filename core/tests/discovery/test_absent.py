@@ -120,14 +120,14 @@ def test_the_class_of_tensors_is_no_module():
     ],
 )
 def test_a_method_of_tensors_of_a_package_names_it(monkeypatch, name, remedy):
-    monkeypatch.setattr(namespaces, "_version_of", lambda distribution: None)
+    monkeypatch.setattr(discovery, "version_of", lambda distribution: None)
     monkeypatch.setattr(layouts, "_brought", lambda self, name: None)
     with pytest.raises(NotImplementedError, match=remedy):
         getattr(tangrad.ones(2), name)()
 
 
 def test_compiling_names_the_package_that_compiles(monkeypatch):
-    monkeypatch.setattr(namespaces, "_version_of", lambda distribution: None)
+    monkeypatch.setattr(discovery, "version_of", lambda distribution: None)
     monkeypatch.setattr("tangrad.compilation._compiler", lambda: None)
     monkeypatch.setattr("tangrad.compilation._warned", False)
     with pytest.warns(UserWarning, match=r"as it is: .*pip install tangrad\[jit\]"):

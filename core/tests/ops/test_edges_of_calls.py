@@ -332,3 +332,25 @@ def test_index_add_cuts_a_fraction_of_alpha_off_for_integers(dtype, alpha):
 
     wanted = added(torch)
     assert added(tangrad, device="reference") == wanted
+
+
+@pytest.mark.parametrize("name", ["amax", "amin"])
+def test_no_dimension_is_all_of_them(agree, name):
+    agree(lambda t: getattr(t.arange(6.0).reshape(2, 3), name)(dim=None, keepdim=True))
+
+
+@pytest.mark.parametrize("name", ["linspace", "logspace", "arange"])
+def test_numbers_are_not_written_into_one_place(name):
+    steps = () if name == "arange" else (3,)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        getattr(tangrad, name)(0.0, 3.0, *steps, out=tangrad.zeros(1).expand(3))
+
+
+@pytest.mark.parametrize("mixed", ["end", "weight"])
+def test_lerp_is_between_tensors_of_one_dtype(mixed):
+    given = {name: tangrad.ones(2) for name in ("end", "weight")}
+    given[mixed] = given[mixed].double()
+    with pytest.raises(RuntimeError, match=f"for `{mixed}` but got dtype"):
+        tangrad.lerp(tangrad.ones(2), *given.values())
+    number = tangrad.tensor(0.5, dtype=tangrad.float64)
+    assert tangrad.lerp(tangrad.zeros(2), tangrad.ones(2), number).tolist() == [0.5, 0.5]

@@ -204,3 +204,30 @@ def test_wrong_arguments_are_refused(agree, wrong):
         return wrong(t, import_module(f"{t.__name__}.utils.checkpoint").checkpoint)
 
     agree(program)
+
+
+@pytest.mark.parametrize("stop", [True, False], ids=["stopped", "whole"])
+def test_what_differentiates_itself_can_be_checkpointed(stop):
+    import torch
+    from torch.utils.checkpoint import checkpoint as theirs
+    from torch.utils.checkpoint import set_checkpoint_early_stop as set_theirs
+
+    def slope(lib, function):
+        return lambda x: lib.autograd.grad(function(x), x, create_graph=True)[0]
+
+    found = []
+    for lib, again, early_stop in (
+        (tangrad, checkpoint, set_checkpoint_early_stop),
+        (torch, theirs, set_theirs),
+    ):
+
+        def inner(x, lib=lib, again=again):
+            return again(lambda v: lib.sin(lib.exp(v)), x, use_reentrant=False)
+
+        x = lib.tensor(0.5, dtype=lib.float64, requires_grad=True)
+        with early_stop(stop):
+            first = again(slope(lib, inner), x, use_reentrant=False)
+            second = again(slope(lib, slope(lib, inner)), x, use_reentrant=False)
+            (first + second).backward()
+        found.append((first.item(), second.item(), x.grad.item()))
+    assert found[0] == pytest.approx(found[1])

@@ -103,8 +103,8 @@ def _seeds(outputs: Sequence[Any], grads: Sequence[Any], batched: bool = False) 
             raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
         if tuple(g.shape) != tuple(out.shape):
             raise RuntimeError(
-                f"Mismatch in shape: grad_output[{i}] has a shape of {list(g.shape)} and "
-                f"output[{i}] has a shape of {list(out.shape)}."
+                f"Mismatch in shape: grad_output[{i}] has a shape of {g.shape} and output[{i}] "
+                f"has a shape of {out.shape}."
             )
         if g.dtype.is_complex != out.dtype.is_complex:
             raise RuntimeError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -21,9 +22,18 @@ class Function(FunctionRules):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(
+        warnings.warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all "
-            "static, so you should invoke them on the class itself, as .apply()."
+            "static, so you should invoke them on the class itself, as .apply().",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Raise RuntimeError: functions are called by `apply`."""
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Make forward "
+            "and backward static methods, and call the function by .apply()"
         )
 
     @classmethod

@@ -71,8 +71,8 @@ def gradcheck(
     try:
         if not check.places:
             raise ValueError(
-                "gradcheck expects at least one tensor input of floating-point or complex dtype "
-                "that requires gradients"
+                "gradcheck expects at least one input tensor to require gradient, of a dtype of "
+                "real or complex numbers"
             )
         if not check.outputs:
             check.no_differentiable_outputs()

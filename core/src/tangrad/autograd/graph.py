@@ -116,18 +116,19 @@ def register_multi_grad_hook(
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
-    state: dict[str, Any] = {"grads": [None] * len(tensors), "seen": 0}
+    state: dict[str, Any] = {"walk": None}
 
     def hook_of(k: int) -> Callable[[Any], None]:
         def hook(g: Any) -> None:
-            state["grads"][k], state["seen"] = g, state["seen"] + 1
-            if mode == "any" and state["seen"] == 1:
-                fn(g)
-            if state["seen"] == len(tensors):
-                grads = state["grads"]
-                state["grads"], state["seen"] = [None] * len(tensors), 0
-                if mode == "all":
-                    fn(grads)
+            walk, expected = _C.gradients_to_come(tensors)
+            if state["walk"] != walk:
+                state.update(walk=walk, grads=[None] * len(tensors), left=expected)
+                if mode == "any":
+                    fn(g)
+            state["grads"][k] = g
+            state["left"] -= 1
+            if state["left"] == 0 and mode == "all":
+                fn(state.pop("grads"))
 
         return hook
 

@@ -141,9 +141,9 @@ class Level:
             RuntimeError: the call uses out=, or writes to a tensor that the level cannot write.
         """
         if out is not None:
-            raise RuntimeError(
-                f"{op.title}(): out= is not supported inside {self.transform}; use the result "
-                "instead"
+            raise NotImplementedError(
+                f"Trying to use {self.transform} with {op.title}() that does not support it "
+                "because it is an out= function; use the result instead"
             )
         if op is not functional:
             return self._inplace(op, functional, args)

@@ -10,6 +10,9 @@ cdef class State:
     cdef list grads             # of a node with several
 
 
+cdef int64_t runs = 0
+
+
 cdef class Run:
     """One call of backward or grad."""
     cdef bint active
@@ -22,6 +25,8 @@ cdef class Run:
     cdef list heap
     cdef dict overflow           # states of nodes that another run occupies
     cdef dict captures           # (node, nr) -> list of positions
+    cdef int64_t number          # of this run among all
+    cdef Run outer               # the one within which it was called, or None
     cdef list captured
     cdef Node current
 
@@ -238,8 +243,8 @@ cdef Tensor sum_to_shape(Tensor g, tuple shape, Node source):
     for i, size in enumerate(shape):
         if lead + i < 0 or (size != g.shape_[lead + i] and size != 1):
             rule = "a backward rule" if source is None else f"the backward rule of {op_title(source)}"
-            raise RuntimeError(f"{rule} returned a gradient of shape {shape_list(g.ndim_, g.shape_)} for a "
-                               f"tensor of shape {list(shape)}, which cannot be broadcast to it")
+            raise RuntimeError(f"{rule} returned an invalid gradient of shape {shape_list(g.ndim_, g.shape_)}, "
+                               f"expected shape compatible with {list(shape)}")
         if size == 1 and g.shape_[lead + i] != 1:
             dims.append(lead + i)
     if dims:
@@ -283,7 +288,9 @@ cdef list run_backward(list roots, list root_numbers, list root_grads, bint keep
     cdef Node node
     cdef Py_ssize_t i
     cdef void* outer = tg_tls.walk
-    run.active, run.keep_graph, run.create_graph = True, keep_graph, create_graph
+    global runs
+    runs += 1
+    run.active, run.keep_graph, run.create_graph, run.number = True, keep_graph, create_graph, runs
     run.accumulates, run.stops = accumulates, stops
     run.heap, run.overflow, run.captures = [], {}, {}
     if inputs is not None:
@@ -297,8 +304,8 @@ cdef list run_backward(list roots, list root_numbers, list root_grads, bint keep
     if run.selective:
         mark_needed(run, distinct)
     tg_tls.grad_enabled = create_graph
-    if outer == NULL:
-        tg_tls.walk = <void*>run
+    run.outer = None if outer == NULL else <Run>outer
+    tg_tls.walk = <void*>run
     try:
         for i in range(len(roots)):
             s = run.state_of(roots[i])
@@ -420,7 +427,8 @@ cdef list before_node(Run run, Node node, list grads):
         if isinstance(node, AccumulateGrad) and not run.accumulates:
             return None
         ended = run.stops and all([g is None for g in grads])
-        if wanted and not isinstance(node, AccumulateGrad) and (ended or not needed_below(run, node)):
+        if wanted and not isinstance(node, AccumulateGrad) and (
+                ended or not run.accumulates and not needed_below(run, node)):
             pass_nothing(run, node)
             return None
     # Hooks before a node are about its running: where a gradient is only captured, it does not run.
@@ -508,7 +516,8 @@ cdef int accumulate_grad(Run run, AccumulateGrad node, Tensor g) except -1:
     if t.hooks_ is not None:
         hooks = t.hooks_
         for hook in list(hooks.get("post_accumulate", {}).values()):
-            hook(t)
+            if hook(t) is not None:
+                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
     return 0
 
 
@@ -585,6 +594,19 @@ def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None, bi
     return run_backward(nodes, numbers, list(grads), keep_graph, create_graph, keys, accumulates, stops)
 
 
+def gradients_to_come(tensors):
+    """Return the number of the walk that runs, and of how many of the tensors it has yet to reach the gradient."""
+    cdef Run run = <Run>tg_tls.walk
+    cdef uint32_t nr = 0
+    cdef int found = 0
+    cdef Node node
+    for t in tensors:
+        node = end_of(t, &nr)
+        found += node is not None and (node is run.current or run.visited(node) and (
+            not run.selective or run.state_of(node).needed))
+    return run.number, found
+
+
 def queue_callback(callback):
     """Call `callback()` when the outermost backward walk of this thread has ended without an error.
 
@@ -593,7 +615,9 @@ def queue_callback(callback):
     """
     if tg_tls.walk == NULL:
         raise RuntimeError("queue_callback: Final callbacks can only be installed during backward pass")
-    run = <Run>tg_tls.walk
+    cdef Run run = <Run>tg_tls.walk
+    while run.outer is not None:
+        run = run.outer
     if run.callbacks is None:
         run.callbacks = []
     run.callbacks.append(callback)

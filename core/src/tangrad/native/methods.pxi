@@ -147,7 +147,7 @@ def resize(Tensor t not None, tuple shape):
     """Give a tensor another shape, contiguous, growing its storage (Tensor.resize_)."""
     cdef int64_t a[MAX_DIMS]
     cdef int i
-    if requires_grad(t):
+    if requires_grad(t) and not tg_tls.inference:
         raise RuntimeError(f"cannot resize variables that require grad ([{describe_tensor(t)}])")
     check_geometry("resize_", shape, None, 0)
     for i in range(len(shape)):

@@ -17,6 +17,9 @@ cdef object save_tensor(Node node, Tensor t, int edge):
         if hooks:
             pack, unpack = hooks[len(hooks) - 1]
             packed = pack(t if edge == EDGE_NONE else alias_saved(t))
+            if not t.flags & INFERENCE and version_of(t) != s.version:
+                raise RuntimeError("A saved tensor pack hook is modifying its input in place: it has to return another "
+                                   f"tensor ({describe_tensor(t)}, saved by {op_title(node)})")
             if not isinstance(packed, SavedAsItIs):
                 s.packed = (unpack, packed)
                 s.edge = edge

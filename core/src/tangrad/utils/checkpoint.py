@@ -253,6 +253,8 @@ class _Region:
         self.describe = describe
         self.saved: list[Any] = []
         self.values: dict[int, Any] = {}
+        # Of a call that differentiates itself, a part runs again before all of it has run.
+        self.whole = False
 
     def pack(self, x: Any) -> _Slot:
         self.saved.append(self.describe(x))
@@ -268,6 +270,8 @@ class _Region:
 
         def keep(x: Any) -> Any:
             if len(values) == len(self.saved):
+                if not self.whole:
+                    return x.detach()
                 raise CheckpointError(
                     "torch.utils.checkpoint: trying to save more tensors during recomputation "
                     f"than during the original forward pass ({len(self.saved)}): does the "
@@ -366,8 +370,8 @@ def checkpoint(
     """
     if use_reentrant is None:
         warnings.warn(
-            "torch.utils.checkpoint: pass use_reentrant explicitly; it is True for now, and "
-            "use_reentrant=False is recommended.",
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly; it "
+            "is True for now, and use_reentrant=False is recommended.",
             stacklevel=2,
         )
         use_reentrant = True
@@ -400,7 +404,9 @@ def checkpoint(
     stop = early_stop if chosen is None else chosen
     region = _Region(run_again, stop, _CHECKS[determinism_check])
     with tangrad.autograd.graph.saved_tensors_hooks(region.pack, region.unpack), first:
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+    region.whole = True
+    return result
 
 
 def checkpoint_sequential(
@@ -417,8 +423,8 @@ def checkpoint_sequential(
     """
     if use_reentrant is None:
         warnings.warn(
-            "torch.utils.checkpoint.checkpoint_sequential: pass use_reentrant explicitly; it is "
-            "True for now, and use_reentrant=False is recommended.",
+            "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be "
+            "passed explicitly; it is True for now, and use_reentrant=False is recommended.",
             stacklevel=2,
         )
         use_reentrant = True

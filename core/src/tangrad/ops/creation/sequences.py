@@ -125,13 +125,18 @@ def _vector(length: int, dtype: Any, device: Any, out: Any) -> Any:
         return allocate((length,), dtype, device, None)
     # As PyTorch: an out= of so many elements keeps its shape, and is filled row by row.
     out = written(out, tuple(out.shape) if out.numel() == length else (length,), dtype, device)
-    return out if out.ndim == 1 else allocate((length,), out.dtype, out.device, None)
+    return out if _is_row(out) else allocate((length,), out.dtype, out.device, None)
+
+
+def _is_row(out: Any) -> bool:
+    """Return whether the elements of an out= are written one by one, each in its own place."""
+    return out.ndim == 1 and (out.stride(0) != 0 or len(out) < 2)
 
 
 def _given(vector: Any, requires_grad: bool, out: Any) -> Any:
     if out is None:
         return finished(vector, requires_grad)
-    return out if out.ndim == 1 else out.copy_(vector.reshape(out.shape))
+    return out if _is_row(out) else out.copy_(vector.reshape(out.shape))
 
 
 def _arange(

@@ -551,6 +551,12 @@ def _check_lerp(self: Any, end: Any, weight: Any) -> None:
             f"lerp: not implemented for integers, got {self.dtype} and {end.dtype}; "
             "convert them with .to(dtype)"
         )
+    for name, other in (("end", end), ("weight", weight)):
+        number = name == "weight" and not getattr(other, "ndim", 0)
+        if not number and other.dtype != self.dtype:
+            raise RuntimeError(
+                f"lerp: expected dtype {self.dtype} for `{name}` but got dtype {other.dtype}"
+            )
 
 
 lerp = pointwise(

@@ -75,7 +75,7 @@ def _extreme_errors(s: Any) -> list[Any]:
 
 
 amax = reduction(
-    "amax(Tensor self, dim[] dim=(), bool keepdim=False) -> Tensor",
+    "amax(Tensor self, dim[]? dim=(), bool keepdim=False) -> Tensor",
     strict_out_dtype=True,
     map="self",
     fold="maximum",
@@ -90,7 +90,7 @@ amax = reduction(
 )
 
 amin = reduction(
-    "amin(Tensor self, dim[] dim=(), bool keepdim=False) -> Tensor",
+    "amin(Tensor self, dim[]? dim=(), bool keepdim=False) -> Tensor",
     strict_out_dtype=True,
     map="self",
     fold="minimum",
