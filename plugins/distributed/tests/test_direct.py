@@ -8,7 +8,7 @@ from datetime import timedelta
 from tangrad_distributed.conformance import numbers
 from tangrad_distributed.engines import direct
 from tangrad_distributed.engines.shared_memory import _OPEN
-from tangrad_distributed.reductions import fold, premul_sum, reduction
+from tangrad_distributed.communication.reductions import fold, premul_sum, reduction
 dist.init_process_group("gloo", timeout=timedelta(seconds=100))
 rank, size = dist.get_rank(), dist.get_world_size()
 real = direct._peers

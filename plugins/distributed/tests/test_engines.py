@@ -13,10 +13,10 @@ import tangrad
 import tangrad.distributed as dist
 from tangrad import nn
 from tangrad.distributed.optim import ZeroRedundancyOptimizer
+from tangrad_distributed.communication.reductions import fold, premul_sum, reduction
 from tangrad_distributed.conformance import CASES, numbers, run_all
 from tangrad_distributed.engines.mpi import mpiexec
 from tangrad_distributed.engines.simulated import Network
-from tangrad_distributed.reductions import fold, premul_sum, reduction
 
 MPIEXEC = mpiexec()
 # The full run has more ranks, and more fates of a network: (seed, ranks).

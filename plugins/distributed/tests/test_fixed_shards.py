@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 import tangrad
 import tangrad.distributed as dist
 from tangrad import nn
-from tangrad_distributed.fixed_shards import known, levels, shards_of
-from tangrad_distributed.reductions import ReduceOp, fold
+from tangrad_distributed.communication.reductions import ReduceOp, fold
+from tangrad_distributed.training.fixed_shards import known, levels, shards_of
 
 
 def network():

@@ -1,8 +1,8 @@
 """Many processes and machines: process groups, messages, data parallelism; `tangrad.distributed`.
 
 `engine.py` is what an engine of a third party has to give; `process_group.py` what every
-collective is made of; `world.py` which groups there are; `collectives.py`, `point_to_point.py` and
-`objects.py` what programs call.
+collective is made of; `world.py` which groups there are; `communication` what programs call;
+`training` what they train by.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tangrad_distributed.backends import (
     is_ucc_available,
     is_xccl_available,
 )
-from tangrad_distributed.collectives import (
+from tangrad_distributed.communication.collectives import (
     all_gather,
     all_gather_coalesced,
     all_gather_into_tensor,
@@ -41,6 +41,36 @@ from tangrad_distributed.collectives import (
     scatter,
     supports_complex,
 )
+from tangrad_distributed.communication.objects import (
+    all_gather_object,
+    broadcast_object_list,
+    gather_object,
+    recv_object_list,
+    scatter_object_list,
+    send_object_list,
+)
+from tangrad_distributed.communication.point_to_point import (
+    P2POp,
+    batch_isend_irecv,
+    irecv,
+    isend,
+    recv,
+    send,
+)
+from tangrad_distributed.communication.reductions import (
+    AllreduceCoalescedOptions,
+    AllreduceOptions,
+    AllToAllOptions,
+    BarrierOptions,
+    BroadcastOptions,
+    GatherOptions,
+    ReduceOp,
+    ReduceOptions,
+    ReduceScatterOptions,
+    ScatterOptions,
+    reduce_op,
+)
+from tangrad_distributed.communication.work import Work
 from tangrad_distributed.constants import default_pg_timeout
 from tangrad_distributed.device_mesh import DeviceMesh, init_device_mesh
 from tangrad_distributed.engine import Engine
@@ -55,29 +85,7 @@ from tangrad_distributed.errors import (
     RankLostError,
     WaitCycleError,
 )
-from tangrad_distributed.objects import (
-    all_gather_object,
-    broadcast_object_list,
-    gather_object,
-    recv_object_list,
-    scatter_object_list,
-    send_object_list,
-)
-from tangrad_distributed.point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from tangrad_distributed.process_group import ProcessGroup
-from tangrad_distributed.reductions import (
-    AllreduceCoalescedOptions,
-    AllreduceOptions,
-    AllToAllOptions,
-    BarrierOptions,
-    BroadcastOptions,
-    GatherOptions,
-    ReduceOp,
-    ReduceOptions,
-    ReduceScatterOptions,
-    ScatterOptions,
-    reduce_op,
-)
 from tangrad_distributed.rendezvous import register_rendezvous_handler, rendezvous
 from tangrad_distributed.stores.store import FileStore, HashStore, PrefixStore, Store
 from tangrad_distributed.stores.tcp_store import TCPStore
@@ -88,7 +96,6 @@ from tangrad_distributed.watching.debugging import (
     set_debug_level,
     set_debug_level_from_env,
 )
-from tangrad_distributed.work import Work
 from tangrad_distributed.world import (
     GroupMember,
     destroy_process_group,
@@ -130,12 +137,12 @@ _PARTS = (
     "run",
 )
 _LAZY = {
-    "_CoalescingManager": "tangrad_distributed.coalescing",
-    "_coalescing_manager": "tangrad_distributed.coalescing",
+    "_CoalescingManager": "tangrad_distributed.communication.coalescing",
+    "_coalescing_manager": "tangrad_distributed.communication.coalescing",
     "CollectiveArgumentError": "tangrad_distributed.errors",
-    "FixedShards": "tangrad_distributed.fixed_shards",
-    "BuiltinCommHookType": "tangrad_distributed.gradient_buckets",
-    "GradBucket": "tangrad_distributed.gradient_buckets",
+    "FixedShards": "tangrad_distributed.training.fixed_shards",
+    "BuiltinCommHookType": "tangrad_distributed.training.gradient_buckets",
+    "GradBucket": "tangrad_distributed.training.gradient_buckets",
     "run_threads": "tangrad_distributed.thread_ranks",
 }
 

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
+from tangrad_distributed.communication.point_to_point import irecv, isend
+from tangrad_distributed.communication.reductions import ReduceOp
 from tangrad_distributed.device_mesh import DeviceMesh
 from tangrad_distributed.errors import CollectiveArgumentError
 from tangrad_distributed.nn import functional
-from tangrad_distributed.point_to_point import irecv, isend
 from tangrad_distributed.process_group import ProcessGroup
-from tangrad_distributed.reductions import ReduceOp
 from tangrad_distributed.world import default_group, get_global_rank
 
 

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 import tangrad
-from tangrad_distributed import collectives as c
-from tangrad_distributed import objects, point_to_point, world
-from tangrad_distributed.reductions import ReduceOp, fold, premul_sum, reduction
+from tangrad_distributed import world
+from tangrad_distributed.communication import collectives as c
+from tangrad_distributed.communication import objects, point_to_point
+from tangrad_distributed.communication.reductions import ReduceOp, fold, premul_sum, reduction
 
 API = 1
 CASES: dict[str, Callable[[int, int], None]] = {}

@@ -1,9 +1,9 @@
 """All of `tangrad.distributed` that is about groups, by PyTorch's path."""
 
 from tangrad_distributed import *  # noqa: F403
-from tangrad_distributed.coalescing import _coalescing_manager, _CoalescingManager
+from tangrad_distributed.communication.coalescing import _coalescing_manager, _CoalescingManager
+from tangrad_distributed.communication.reductions import reduce_op
 from tangrad_distributed.constants import default_pg_nccl_timeout as default_pg_nccl_timeout
-from tangrad_distributed.reductions import reduce_op
 from tangrad_distributed.world import default_group as _get_default_group
 
 __all__ = [

@@ -22,13 +22,13 @@ from typing import Any, ClassVar
 
 import tangrad
 from tangrad_distributed._signal import SIGNATURE, Signature
+from tangrad_distributed.communication.reductions import ReduceOp, fold
 from tangrad_distributed.errors import (
     CollectiveMismatchError,
     CollectiveTimeoutError,
     DistBackendError,
     RankLostError,
 )
-from tangrad_distributed.reductions import ReduceOp, fold
 from tangrad_distributed.stores.store import Store
 
 LATE = 10.0

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
-from tangrad_distributed.reductions import AllreduceOptions, ReduceOp, reduction
-from tangrad_distributed.work import Work
+from tangrad_distributed.communication.reductions import AllreduceOptions, ReduceOp, reduction
+from tangrad_distributed.communication.work import Work
 
 
 def _listed(tensors: Any) -> list[Any]:

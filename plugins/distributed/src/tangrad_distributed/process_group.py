@@ -17,6 +17,9 @@ from typing import Any
 import tangrad
 from tangrad.plugin import phase
 from tangrad_distributed._signal import call_site
+from tangrad_distributed.communication.messages import Messages
+from tangrad_distributed.communication.reductions import ReduceOp
+from tangrad_distributed.communication.work import Queue, Work
 from tangrad_distributed.engine import Engine, Round, Signature, Waiting, as_memory
 from tangrad_distributed.errors import (
     CollectiveTimeoutError,
@@ -24,12 +27,9 @@ from tangrad_distributed.errors import (
     DistError,
     RankLostError,
 )
-from tangrad_distributed.messages import Messages
 from tangrad_distributed.older_names import OlderNames
-from tangrad_distributed.reductions import ReduceOp
 from tangrad_distributed.stores.store import Store, follower_key, underlying
 from tangrad_distributed.watching.recorder import Recorder
-from tangrad_distributed.work import Queue, Work
 
 
 def _settle(tensors: Sequence[Any]) -> None:

@@ -6,7 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad_distributed.checkpoint.api import CheckpointException, wrapped
-from tangrad_distributed.objects import all_gather_object, broadcast_object_list, gather_object
+from tangrad_distributed.communication.objects import (
+    all_gather_object,
+    broadcast_object_list,
+    gather_object,
+)
 
 
 class Exchange:

@@ -14,9 +14,9 @@ import tangrad
 from tangrad import nn
 from tangrad.nn.modules.module import _IncompatibleKeys
 from tangrad_distributed.checkpoint.state_dict_saver import staged
-from tangrad_distributed.data_parallel import DistributedDataParallel
-from tangrad_distributed.objects import all_gather_object, broadcast_object_list
-from tangrad_distributed.sharded_optimizer import ZeroRedundancyOptimizer
+from tangrad_distributed.communication.objects import all_gather_object, broadcast_object_list
+from tangrad_distributed.training.data_parallel import DistributedDataParallel
+from tangrad_distributed.training.sharded_optimizer import ZeroRedundancyOptimizer
 from tangrad_distributed.world import get_rank, is_initialized
 
 FQNS_T = set[str]

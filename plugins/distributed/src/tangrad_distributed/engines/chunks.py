@@ -12,8 +12,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tangrad_distributed.communication.reductions import ReduceOp, fold
 from tangrad_distributed.engine import Signature, Waiting
-from tangrad_distributed.reductions import ReduceOp, fold
 
 # Large enough that a meeting is little beside it, small enough to stay in the caches: measured.
 CHUNK = 1 << 19

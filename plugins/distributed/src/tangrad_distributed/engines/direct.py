@@ -21,9 +21,9 @@ from typing import Any
 
 import tangrad
 from tangrad_distributed import _peers
+from tangrad_distributed.communication.reductions import ReduceOp, fold
 from tangrad_distributed.engine import Signature, Waiting
 from tangrad_distributed.errors import DistBackendError
-from tangrad_distributed.reductions import ReduceOp, fold
 
 # Large enough that a system call is little beside it, small enough for a core's caches: measured.
 PART = 1 << 20

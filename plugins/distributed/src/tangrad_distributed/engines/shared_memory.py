@@ -20,6 +20,7 @@ from typing import Any
 import tangrad
 from tangrad_distributed import _signal
 from tangrad_distributed._signal import TEXT
+from tangrad_distributed.communication.reductions import ReduceOp, fold
 from tangrad_distributed.engine import (
     SIGNATURE,
     SMALL,
@@ -35,7 +36,6 @@ from tangrad_distributed.engines.direct import Direct
 from tangrad_distributed.engines.rings import RING, Ring
 from tangrad_distributed.engines.streams import Sink, Source, StreamEngine
 from tangrad_distributed.errors import DistBackendError
-from tangrad_distributed.reductions import ReduceOp, fold
 
 PAGE = 4096
 # Parts of a chunk, and behind them what was reduced of another.

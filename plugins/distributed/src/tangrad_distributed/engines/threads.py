@@ -10,6 +10,7 @@ from collections import defaultdict, deque
 from functools import partial
 from typing import Any
 
+from tangrad_distributed.communication.reductions import fold
 from tangrad_distributed.engine import (
     Context,
     Engine,
@@ -18,7 +19,6 @@ from tangrad_distributed.engine import (
     Transfer,
     Waiting,
 )
-from tangrad_distributed.reductions import fold
 from tangrad_distributed.stores.store import underlying
 
 API = 1

@@ -1,5 +1,6 @@
 """Collectives that gradients flow through."""
 
+from tangrad_distributed.communication.reductions import ReduceOp as ReduceOp
 from tangrad_distributed.nn import functional as functional
 from tangrad_distributed.nn.functional import (
     all_gather as all_gather,
@@ -28,5 +29,4 @@ from tangrad_distributed.nn.functional import (
 from tangrad_distributed.nn.functional import (
     scatter as scatter,
 )
-from tangrad_distributed.reductions import ReduceOp as ReduceOp
 from tangrad_distributed.world import group as group

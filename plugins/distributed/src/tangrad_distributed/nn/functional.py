@@ -10,8 +10,8 @@ from typing import Any
 
 import tangrad
 from tangrad.autograd import Function
-from tangrad_distributed import collectives
-from tangrad_distributed.reductions import ReduceOp, reduction
+from tangrad_distributed.communication import collectives
+from tangrad_distributed.communication.reductions import ReduceOp, reduction
 from tangrad_distributed.world import get_group_rank, get_rank, get_world_size
 from tangrad_distributed.world import group as group
 

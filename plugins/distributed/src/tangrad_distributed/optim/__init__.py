@@ -1,8 +1,10 @@
 """Optimizers of several ranks, by PyTorch's path."""
 
 from tangrad_distributed.absent import absent
-from tangrad_distributed.local_sgd import PostLocalSGDOptimizer as PostLocalSGDOptimizer
-from tangrad_distributed.sharded_optimizer import ZeroRedundancyOptimizer as ZeroRedundancyOptimizer
+from tangrad_distributed.training.local_sgd import PostLocalSGDOptimizer as PostLocalSGDOptimizer
+from tangrad_distributed.training.sharded_optimizer import (
+    ZeroRedundancyOptimizer as ZeroRedundancyOptimizer,
+)
 
 _RPC = "it needs remote calls (torch.distributed.rpc), which are not here"
 DistributedOptimizer = absent("optim", "DistributedOptimizer", _RPC)

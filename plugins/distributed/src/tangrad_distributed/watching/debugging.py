@@ -71,7 +71,7 @@ def breakpoint(rank: int = 0, skip: int = 0, timeout_s: int = 3600) -> None:
     """
     from datetime import timedelta
 
-    from tangrad_distributed.collectives import barrier
+    from tangrad_distributed.communication.collectives import barrier
     from tangrad_distributed.world import get_rank
 
     _passed[0] += 1

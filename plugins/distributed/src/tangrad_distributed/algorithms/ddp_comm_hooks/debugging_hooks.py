@@ -1,3 +1,3 @@
 """A hook that does nothing, by PyTorch's path."""
 
-from tangrad_distributed.communication_hooks import noop_hook as noop_hook
+from tangrad_distributed.training.communication_hooks import noop_hook as noop_hook

@@ -1,4 +1,4 @@
 """Average parameters every few steps, by PyTorch's path."""
 
-from tangrad_distributed.local_sgd import ModelAverager as ModelAverager
-from tangrad_distributed.local_sgd import PeriodicModelAverager as PeriodicModelAverager
+from tangrad_distributed.training.local_sgd import ModelAverager as ModelAverager
+from tangrad_distributed.training.local_sgd import PeriodicModelAverager as PeriodicModelAverager

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import tangrad
-from tangrad_distributed.communication_hooks import averaged, ready
+from tangrad_distributed.communication.reductions import ReduceOp
 from tangrad_distributed.futures import Future
-from tangrad_distributed.gradient_buckets import GradBucket
-from tangrad_distributed.reductions import ReduceOp
+from tangrad_distributed.training.communication_hooks import averaged, ready
+from tangrad_distributed.training.gradient_buckets import GradBucket
 from tangrad_distributed.world import default_group, get_rank, new_subgroups
 
 

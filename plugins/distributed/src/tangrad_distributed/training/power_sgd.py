@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 import tangrad
-from tangrad_distributed.communication_hooks import averaged, group_of, ready
+from tangrad_distributed.communication.reductions import ReduceOp
 from tangrad_distributed.futures import Future
-from tangrad_distributed.gradient_buckets import GradBucket
-from tangrad_distributed.reductions import ReduceOp
+from tangrad_distributed.training.communication_hooks import averaged, group_of, ready
+from tangrad_distributed.training.gradient_buckets import GradBucket
 
 
 class PowerSGDState:

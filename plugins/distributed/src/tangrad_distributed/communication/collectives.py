@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 import tangrad
+from tangrad_distributed.communication.reductions import ReduceOp, check_reduction, reduction
+from tangrad_distributed.communication.work import Work
 from tangrad_distributed.errors import CollectiveArgumentError
 from tangrad_distributed.process_group import ProcessGroup
-from tangrad_distributed.reductions import ReduceOp, check_reduction, reduction
-from tangrad_distributed.work import Work
 from tangrad_distributed.world import get_group_rank, member
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import tangrad
-from tangrad_distributed.reductions import ReduceOp
+from tangrad_distributed.communication.reductions import ReduceOp
 
 NO_MORE, LOCAL, SYNCED = range(3)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tangrad_distributed.coalescing import noted
-from tangrad_distributed.collectives import _tensor, root_of
-from tangrad_distributed.work import Work
+from tangrad_distributed.communication.coalescing import noted
+from tangrad_distributed.communication.collectives import _tensor, root_of
+from tangrad_distributed.communication.work import Work
 from tangrad_distributed.world import get_global_rank, member
 
 

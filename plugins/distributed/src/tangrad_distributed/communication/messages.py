@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tangrad_distributed.communication.work import Work
 from tangrad_distributed.engine import Engine, Signature, Transfer, Waiting
 from tangrad_distributed.errors import RankLostError
-from tangrad_distributed.work import Work
 
 
 class _Pending:

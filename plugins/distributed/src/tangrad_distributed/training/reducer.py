@@ -12,10 +12,10 @@ import tangrad
 from tangrad.autograd import Variable
 from tangrad.autograd.graph import get_gradient_edge
 from tangrad.plugin import phase
-from tangrad_distributed.communication_hooks import allreduce_hook
+from tangrad_distributed.communication.reductions import ReduceOp
 from tangrad_distributed.futures import Future
-from tangrad_distributed.gradient_buckets import Bucket, GradBucket, cut_into_buckets
-from tangrad_distributed.reductions import ReduceOp
+from tangrad_distributed.training.communication_hooks import allreduce_hook
+from tangrad_distributed.training.gradient_buckets import Bucket, GradBucket, cut_into_buckets
 
 API = 1
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tangrad
-from tangrad_distributed.join import Join, Joinable, JoinHook
-from tangrad_distributed.objects import broadcast_object_list, gather_object
+from tangrad_distributed.communication.objects import broadcast_object_list, gather_object
+from tangrad_distributed.training.join import Join, Joinable, JoinHook
 from tangrad_distributed.world import default_group
 
 

@@ -7,9 +7,15 @@ import pickle
 from typing import Any
 
 import tangrad
-from tangrad_distributed.collectives import all_gather, broadcast, gather, root_of, scatter
+from tangrad_distributed.communication.collectives import (
+    all_gather,
+    broadcast,
+    gather,
+    root_of,
+    scatter,
+)
+from tangrad_distributed.communication.point_to_point import recv, send
 from tangrad_distributed.errors import CollectiveArgumentError
-from tangrad_distributed.point_to_point import recv, send
 from tangrad_distributed.world import get_global_rank, member
 
 

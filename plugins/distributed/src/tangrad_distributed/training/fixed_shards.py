@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tangrad
-from tangrad_distributed.reductions import ReduceOp
+from tangrad_distributed.communication.reductions import ReduceOp
 from tangrad_distributed.world import default_group, is_initialized
 
 # A node of the tree: the shards from the first number up to the second.

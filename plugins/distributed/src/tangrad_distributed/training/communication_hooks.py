@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import tangrad
+from tangrad_distributed.communication.reductions import ReduceOp
 from tangrad_distributed.futures import Future
-from tangrad_distributed.gradient_buckets import BuiltinCommHookType, GradBucket
-from tangrad_distributed.reductions import ReduceOp
+from tangrad_distributed.training.gradient_buckets import BuiltinCommHookType, GradBucket
 from tangrad_distributed.world import default_group
 
 API = 1

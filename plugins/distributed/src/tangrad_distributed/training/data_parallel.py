@@ -10,10 +10,10 @@ from typing import Any
 
 import tangrad
 from tangrad import nn
-from tangrad_distributed.communication_hooks import BUILT_IN, check_hook
-from tangrad_distributed.gradient_buckets import GradBucket
-from tangrad_distributed.join import LOCAL, NO_MORE, SYNCED, Join, Joinable, JoinHook
-from tangrad_distributed.reducer import Reducer
+from tangrad_distributed.training.communication_hooks import BUILT_IN, check_hook
+from tangrad_distributed.training.gradient_buckets import GradBucket
+from tangrad_distributed.training.join import LOCAL, NO_MORE, SYNCED, Join, Joinable, JoinHook
+from tangrad_distributed.training.reducer import Reducer
 from tangrad_distributed.world import default_group
 
 API = 1
@@ -189,7 +189,7 @@ class DistributedDataParallel(nn.Module, Joinable):
         Raises:
             RuntimeError: they have not; names the first that differs.
         """
-        from tangrad_distributed.objects import all_gather_object
+        from tangrad_distributed.communication.objects import all_gather_object
 
         named = self._kept(self.module.named_parameters())
         mine = [(n, tuple(p.shape), str(p.dtype), p.requires_grad) for n, p in named]
