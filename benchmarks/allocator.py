@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from paired import OURS, Figure
+from measuring.paired import OURS, Figure
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parent / "core" / "src" / "tangrad"

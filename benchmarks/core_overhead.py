@@ -25,8 +25,8 @@ from types import ModuleType
 from typing import Any
 
 import numpy
-from paired import OURS, Figure, Pace, Program, as_data, measure_programs
-from report import table
+from measuring.paired import OURS, Figure, Pace, Program, as_data, measure_programs
+from measuring.report import table
 
 import tangrad
 from tangrad.plugin import include_directory, op, pop_observer, push_observer

@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from paired import OURS, QUICK, Program, measure_programs
+from measuring.paired import OURS, QUICK, Program, measure_programs
 
 import tangrad
 from tangrad.ops.definition import registry

@@ -17,8 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from paired import OURS, Figure, Samples, as_data
-from report import table
+from measuring.paired import OURS, Figure, Samples, as_data
+from measuring.report import table
 
 FRAMEWORKS = (OURS, "torch", "numpy")
 FORBIDDEN = ("numpy", "stevedore", "pluggy")

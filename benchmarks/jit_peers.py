@@ -23,7 +23,7 @@ import jit_random
 import numpy
 from jit_steps import options_of, ratio, tell_absent
 from measure import frameworks
-from paired import OURS, Pace, Program, Samples, measure_programs
+from measuring.paired import OURS, Pace, Program, Samples, measure_programs
 
 from tangrad_jit.codegen import Const, Group, compile_group
 

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy
 from measure import frameworks
-from paired import CLOCKS, Pace, Program, Samples, measure_programs
-from supervise import environment
+from measuring.paired import CLOCKS, Pace, Program, Samples, measure_programs
+from measuring.supervise import environment
 from workloads import networks, training
 from workloads.workload import integers, normal
 

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-import limits
 import numpy
-from paired import CLOCKS, OURS, Figure, Pace, Program, alternate, collected, timer
+from measuring import limits
+from measuring.paired import CLOCKS, OURS, Figure, Pace, Program, alternate, collected, timer
 from workloads import registry
 from workloads.workload import Workload
 

@@ -12,8 +12,8 @@ import time
 import warnings
 from pathlib import Path
 
-from paired import OURS, Figure
-from supervise import environment
+from measuring.paired import OURS, Figure
+from measuring.supervise import environment
 from workloads import registry
 
 STEPS = 5

@@ -20,10 +20,10 @@ from pathlib import Path
 import allocator
 import import_time
 import memory
-from limits import Limits, machine, vendor
-from paired import CLOCKS, QUICK, Figure, Pace, as_data, from_data
-from report import draw, head, line, summary
-from supervise import measured
+from measuring.limits import Limits, machine, vendor
+from measuring.paired import CLOCKS, QUICK, Figure, Pace, as_data, from_data
+from measuring.report import draw, head, line, summary
+from measuring.supervise import measured
 from workloads import registry
 
 HERE = Path(__file__).resolve().parent

@@ -13,10 +13,9 @@ from types import SimpleNamespace
 import measure
 import numpy
 import pytest
-import report
-import supervise
-from limits import Limits
-from paired import QUICK, Figure, Pace
+from measuring import report, supervise
+from measuring.limits import Limits
+from measuring.paired import QUICK, Figure, Pace
 from workloads import registry
 from workloads.workload import Cost, Workload, inputs
 

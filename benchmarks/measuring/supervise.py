@@ -12,10 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from limits import Limits
-from paired import Figure, Pace, from_data
+from measuring.limits import Limits
+from measuring.paired import Figure, Pace, from_data
 
-WORKER = Path(__file__).with_name("measure.py")
+WORKER = Path(__file__).resolve().parents[1] / "measure.py"
 SILENCE = 90.0
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 

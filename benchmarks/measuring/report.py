@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from paired import OURS, Figure
+from measuring.paired import OURS, Figure
 
 NOT_SLOWER = 1.05
 WORST = 10
