@@ -17,7 +17,11 @@ import tangrad
 from tangrad.plugin import Sampler, all_ops, materialise
 
 FLAGS = ("-std=c99", "-O0", "-Wall", "-Wextra", "-pedantic", "-Werror", "-shared", "-fPIC", "-w")
-DTYPES = tuple(os.environ["DT"].split()) if "DT" in os.environ else ("float32", "int64", "bool", "float64", "int8", "int32", "uint8", "complex64")
+DTYPES = (
+    tuple(os.environ["DT"].split())
+    if "DT" in os.environ
+    else ("float32", "int64", "bool", "float64", "int8", "int32", "uint8", "complex64")
+)
 BATCH = 40
 
 
@@ -115,8 +119,17 @@ def exported(op: Any, sample: Any, name: str, label: str) -> Any:
         tangrad.manual_seed(3)
         try:
             module, entries = module_of(
-                model, given, name, dynamic_shapes=None, training=False, loss=None, targets=None,
-                optimizer=None, weights="source", arena="static", simd="auto",
+                model,
+                given,
+                name,
+                dynamic_shapes=None,
+                training=False,
+                loss=None,
+                targets=None,
+                optimizer=None,
+                weights="source",
+                arena="static",
+                simd="auto",
             )
         except Exception as error:
             return f"{type(error).__name__}: {error}"
@@ -254,12 +267,18 @@ def sweep(names: list[str] | None = None, most: int = 6) -> dict[str, dict[str, 
 
 
 if __name__ == "__main__":
-    table = sweep([a for a in sys.argv[1:] if a != '-v'] or None, int(os.environ.get("MOST", "3")))
+    table = sweep([a for a in sys.argv[1:] if a != "-v"] or None, int(os.environ.get("MOST", "3")))
     good = [n for n, told in table.items() if not any(told.values())]
     some = [n for n, told in table.items() if any(told.values()) and not all(told.values())]
     for name, told in table.items():
-        wrong = [f"    {label}: {text[:int(os.environ.get('WIDE', '260'))]}" for label, text in told.items() if text]
+        wrong = [
+            f"    {label}: {text[: int(os.environ.get('WIDE', '260'))]}"
+            for label, text in told.items()
+            if text
+        ]
         if wrong:
             print(name, f"{len(wrong)} of {len(told)}")
             print("\n".join(wrong[:2]))
-    print(f"{len(good)} whole, {len(some)} in part, {len(table)} of {len(ops())} with a sample that runs")
+    print(
+        f"{len(good)} whole, {len(some)} in part, {len(table)} of {len(ops())} with a sample that runs"
+    )

@@ -17,6 +17,7 @@ from tangrad.nn import Module as Model
 from tangrad.utils import _pytree
 from tangrad_export.errors import ExportError
 from tangrad_export.plan.arena import place
+from tangrad_export.plan.cleaning import fold_norms, join_rectifiers, without_unused
 from tangrad_export.plan.entry import (
     Entry,
     Parameter,
@@ -127,18 +128,18 @@ def module_of(
     state: dict[str, Any] = {}
     with _left_as_it_is(model):
         program = _evaluated(model, args, dynamic_shapes)
-        entries = [run_entry(program, simd is not None)]
+        entries = [run_entry(program, training)]
     if training:
         from tangrad_export.program.training import train_entry
 
-        entries.append(
-            train_entry(model, args, dynamic_shapes, loss, targets, optimizer, simd is not None)
-        )
+        entries.append(train_entry(model, args, dynamic_shapes, loss, targets, optimizer))
         state = dict(model.state_dict(keep_vars=True))
         state = {path: value.detach() for path, value in state.items()}
     kind = type(model).__name__
     module = Module(name, entries, state, False, arena, simd is not None, f"{name}: {kind}")
-    if weights == "file" or (weights == "auto" and not training and module.flash_bytes() > _IN_FILE):
+    if weights == "file" or (
+        weights == "auto" and not training and module.flash_bytes() > _IN_FILE
+    ):
         if training:
             raise ExportError("weights='file' and training=True: weights that change stay in RAM")
         module = Module(name, entries, state, True, arena, simd is not None, f"{name}: {kind}")
@@ -187,7 +188,9 @@ def _evaluated(model: Any, args: tuple[Any, ...], dynamic_shapes: Any) -> Any:
         return model
     if not isinstance(model, Model):
         if not callable(model):
-            raise TypeError(f"export.c: expected a module or a function, got {type(model).__name__}")
+            raise TypeError(
+                f"export.c: expected a module or a function, got {type(model).__name__}"
+            )
         model = _Called(model)
         if dynamic_shapes is not None:
             shapes = dynamic_shapes.values() if isinstance(dynamic_shapes, dict) else dynamic_shapes
@@ -300,7 +303,9 @@ def names_of(program: Any, leaves: list[Any], sizes: list[Size]) -> list[str]:
     for node, leaf in zip(users, leaves, strict=True):
         if isinstance(leaf, Tensor):
             name = identifier(str(node.target), True)
-            if len(name) == 1 or name.startswith(("arena_", "w_", "c_", "op_", "out", "tg_", "tk_")):
+            if len(name) == 1 or name.startswith(
+                ("arena_", "w_", "c_", "op_", "out", "tg_", "tk_")
+            ):
                 name = f"in_{name}" if name != "x" else "x"
             found.append(unique(name, taken))
     return found
@@ -308,19 +313,27 @@ def names_of(program: Any, leaves: list[Any], sizes: list[Size]) -> list[str]:
 
 def settled(laid: LaidOut) -> list[Step]:
     """Return the steps of a program behind all passes."""
-    steps = fuse(make_constants(laid.steps), {b for b, _, _ in laid.outputs})
+    results = {b for b, _, _ in laid.outputs}
+    steps = without_unused(make_constants(laid.steps), results)
+    steps = fold_norms(steps, results, laid.constant)
+    steps = fuse(join_rectifiers(steps, results), results)
     for step in steps:
         step.settle()
     return steps
 
 
-def run_entry(program: Any, simd: bool) -> Entry:
-    """Return the function that runs a program."""
+def run_entry(program: Any, trained: bool) -> Entry:
+    """Return the function that runs a program.
+
+    Args:
+        program: what `tangrad.export.export` gives.
+        trained: whether its weights change between two calls.
+    """
     leaves, sizes = example_leaves(program), sizes_of(program)
     names = names_of(program, leaves, sizes)
     wanted = eager(program, leaves)
     given = [x for x in leaves if isinstance(x, Tensor)]
-    run = partial(_run_at, program, leaves, names, len(sizes))
+    run = partial(_run_at, program, leaves, names, len(sizes), trained)
     made = Entries(run, sizes)
     laid, variants = made.laid, made.variants
     shapes = made.shapes([[s for _, s, _ in kept.outputs] for kept in made.all])
@@ -330,8 +343,12 @@ def run_entry(program: Any, simd: bool) -> Entry:
             for p in made.points
         ]
     )
-    reports = any(ref is not None and ref.buffer.kind == "error"
-                  for v in variants for s in v.steps for ref in s.refs)
+    reports = any(
+        ref is not None and ref.buffer.kind == "error"
+        for v in variants
+        for s in v.steps
+        for ref in s.refs
+    )
     inputs = [
         Parameter(name, x.dtype.name, tuple(shape), x)
         for name, x, shape in zip(names, given, in_shapes, strict=True)
@@ -356,10 +373,17 @@ def run_entry(program: Any, simd: bool) -> Entry:
 
 
 def _run_at(
-    program: Any, leaves: list[Any], names: list[str], count: int, point: Any, drawn: int, taken: int
+    program: Any,
+    leaves: list[Any],
+    names: list[str],
+    count: int,
+    trained: bool,
+    point: Any,
+    drawn: int,
+    taken: int,
 ) -> LaidOut:
     given = leaves_at(program, leaves, point) if count else leaves
-    return lay_out(program, given, names, drawn)
+    return lay_out(program, given, names, drawn, trained)
 
 
 class Entries:

@@ -37,7 +37,13 @@ class Report:
     """
 
     def __init__(
-        self, name: str, flash: int, ram: int, largest: int, moment: str, layers: list[Layer],
+        self,
+        name: str,
+        flash: int,
+        ram: int,
+        largest: int,
+        moment: str,
+        layers: list[Layer],
         in_use: list[tuple[str, int]],
     ) -> None:
         self.name, self.flash, self.ram, self.largest = name, flash, ram, largest

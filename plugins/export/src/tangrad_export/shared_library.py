@@ -101,12 +101,12 @@ def weights(name):
     return np.ctypeslib.as_array(found, (count.value,))
 '''
 
-_BOUND = '''
+_BOUND = """
 
 _weights = np.fromfile(_here / "{name}_weights.bin", np.uint8)
 if _library.{name}_bind(_pointer(_weights), ctypes.c_size_t(_weights.nbytes)):
     raise ImportError("{name}_weights.bin is another file than the library was made with")
-'''
+"""
 
 
 def library(
@@ -142,14 +142,25 @@ def library(
     """
     path = Path(out)
     stem = identifier(path.name.split(".")[0], True)
-    command = compiler or os.environ.get("CC") or next(
-        (name for name in ("cc", "gcc", "clang") if shutil.which(name)), None
+    command = (
+        compiler
+        or os.environ.get("CC")
+        or next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
     )
     if command is None:
         raise ExportError("export.library needs a C compiler: install gcc, or name one by CC")
     module, entries = module_of(
-        model, example_inputs, stem, dynamic_shapes=dynamic_shapes, training=training, loss=loss,
-        targets=targets, optimizer=optimizer, weights=weights, arena="static", simd=simd,
+        model,
+        example_inputs,
+        stem,
+        dynamic_shapes=dynamic_shapes,
+        training=training,
+        loss=loss,
+        targets=targets,
+        optimizer=optimizer,
+        weights=weights,
+        arena="static",
+        simd=simd,
     )
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder, f"{stem}.c"), Path(folder, f"lib{stem}.so")

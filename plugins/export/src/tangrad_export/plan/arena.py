@@ -65,7 +65,7 @@ def pool_of(dtypes: Iterable[str]) -> str:
     kinds = [d for d in dtypes if itemsize(d) > 1]
     if not kinds:
         return "bytes"
-    widest = max(kinds, key=lambda d: (itemsize(d) // (2 if d.startswith("complex") else 1)))
+    widest = max(kinds, key=lambda d: itemsize(d) // (2 if d.startswith("complex") else 1))
     return _KINDS.get(widest) or _BY_SIZE[itemsize(widest)]
 
 

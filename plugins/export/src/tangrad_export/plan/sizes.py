@@ -24,9 +24,7 @@ Point = tuple[int, ...]
 CHANGING = {"drawn": (0, 4096, 12288), "taken": (0, 1, 2, 5)}
 
 
-def points_of(
-    sizes: Sequence[Size], changing: Sequence[str] = ()
-) -> tuple[list[Point], bool]:
+def points_of(sizes: Sequence[Size], changing: Sequence[str] = ()) -> tuple[list[Point], bool]:
     """Return the sizes at which a program is looked at, and whether these are all."""
     points, every = _sizes_of(sizes)
     if not changing:
@@ -212,8 +210,10 @@ def _rate(names: Sequence[str], points: Sequence[Point], values: list[Any]) -> s
     start, slope = known[0], known[1] - known[0]
     if any(abs(start + slope * k - v) > 1e-9 * abs(v) for k, v in known.items()):
         return None
-    if any(abs(1 / (start + slope * p[at]) - v) > 1e-9 * abs(v)
-           for p, v in zip(points, values, strict=True)):
+    if any(
+        abs(1 / (start + slope * p[at]) - v) > 1e-9 * abs(v)
+        for p, v in zip(points, values, strict=True)
+    ):
         return None
     return f"(1.0 / ({start!r} + {slope!r} * (double)taken))"
 
@@ -253,8 +253,10 @@ def _solved(columns: list[list[int]], values: list[int], every: bool) -> list[in
     scale[scale == 0] = 1
     solution = np.linalg.lstsq(matrix / scale, np.array(values, dtype=float), rcond=None)[0] / scale
     whole = [round(float(c)) for c in solution]
-    got = [sum(c * column[k] for c, column in zip(whole, columns, strict=True))
-           for k in range(len(values))]
+    got = [
+        sum(c * column[k] for c, column in zip(whole, columns, strict=True))
+        for k in range(len(values))
+    ]
     return whole if got == values else None
 
 

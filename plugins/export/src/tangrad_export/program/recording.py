@@ -62,7 +62,10 @@ class Recording:
         steps: what was asked for.
         buffers: what memory there is.
         origin: of the steps to come.
+        weights_stay: whether nothing changes the weights between two calls.
     """
+
+    weights_stay = True
 
     def __init__(self) -> None:
         self.steps: list[Any] = []
@@ -186,6 +189,18 @@ class Recording:
 
     error_address = _ERRORS
 
+    def constant(self, value: Any) -> Any:
+        """Return a tensor of the device with the values of one of the host, which last."""
+        made = self.bind(value, "constant", "constant")
+        self.keep(made).value = _bytes_of(value)
+        return made
+
+    def constant_ref(self, array: Any, name: str) -> Ref:
+        """Return the place of a constant without a tensor."""
+        buffer = self.new_buffer(array.nbytes, "constant", name)
+        buffer.value, buffer.dtype = array.tobytes(), str(array.dtype)
+        return Ref(buffer, 0, buffer.dtype)
+
     def error_cell(self) -> Buffer:
         """Return the cell in which kernels note an index out of bounds."""
         if self.errors is None:
@@ -238,3 +253,8 @@ class Recording:
             module=self.origin.module or None,
             where=self.origin.where or None,
         )
+
+
+def _bytes_of(value: Any) -> bytes:
+    made: bytes = value.detach().contiguous().numpy().tobytes()
+    return made

@@ -39,6 +39,7 @@ class LaidOut:
         self.steps, self.buffers = recording.steps, recording.buffers
         self.inputs, self.outputs = inputs, outputs
         self.errors = recording.errors
+        self.constant = recording.constant_ref
 
 
 class Kept:
@@ -197,7 +198,9 @@ def random_stream(drawn: int) -> Iterator[Any]:
     yield generator
 
 
-def lay_out(program: Any, leaves: list[Any], names: list[str], drawn: int = 0) -> LaidOut:
+def lay_out(
+    program: Any, leaves: list[Any], names: list[str], drawn: int = 0, trained: bool = False
+) -> LaidOut:
     """Return the steps of a program that only computes.
 
     Args:
@@ -205,11 +208,13 @@ def lay_out(program: Any, leaves: list[Any], names: list[str], drawn: int = 0) -
         leaves: the leaves of its arguments, tensors of the host.
         names: of the inputs that are tensors.
         drawn: the place in the random stream.
+        trained: whether its weights change between two calls.
 
     Raises:
         ExportError: it has something that cannot be written.
     """
     recording = Recording()
+    recording.weights_stay = not trained
     bound: dict[str, Tensor] = {}
 
     def bind(path: str) -> Tensor:
@@ -247,8 +252,10 @@ def place_output(recording: Recording, result: Any, number: int) -> tuple[Buffer
     ref = recording.ref(result)
     nbytes = max(1, result.numel() * result.itemsize)
     whole = result.is_contiguous() and ref.offset == 0 and ref.buffer.nbytes == nbytes
-    uploaded = any(getattr(s, "content", None) is not None and ref.buffer in s.written_buffers()
-                   for s in recording.steps)
+    uploaded = any(
+        getattr(s, "content", None) is not None and ref.buffer in s.written_buffers()
+        for s in recording.steps
+    )
     name = f"out{number}"
     if whole and ref.buffer.kind == "arena" and not uploaded:
         buffer = ref.buffer

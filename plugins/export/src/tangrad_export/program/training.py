@@ -57,7 +57,6 @@ def train_entry(
     loss: Any,
     targets: Any,
     optimizer: Any,
-    simd: bool,
 ) -> Entry:
     """Return the function that takes a step of training.
 
@@ -89,8 +88,11 @@ def train_entry(
     given = [x for x in leaves if isinstance(x, Tensor)]
     shapes_in = made.shapes(
         [
-            [x.shape for x in exporting.leaves_at(program, leaves, p[: len(sizes)])
-             if isinstance(x, Tensor)]
+            [
+                x.shape
+                for x in exporting.leaves_at(program, leaves, p[: len(sizes)])
+                if isinstance(x, Tensor)
+            ]
             for p in made.points
         ]
     )
@@ -100,7 +102,9 @@ def train_entry(
     ]
     reports = any(
         ref is not None and ref.buffer.kind == "error"
-        for v in made.variants for s in v.steps for ref in s.refs
+        for v in made.variants
+        for s in v.steps
+        for ref in s.refs
     )
     entry = Entry("train_step", sizes, inputs, [], made.variants, reports)
     entry.changing, entry.draws = made.changing, made.draws
@@ -123,7 +127,9 @@ def _check(model: Any, optimizer: Any) -> None:
             if id(parameter) not in own:
                 raise ExportError("the optimizer has a parameter that is not the model's")
         if kind == "SGD" and group["momentum"] and group["dampening"]:
-            fresh = any("momentum_buffer" not in optimizer.state.get(p, {}) for p in group["params"])
+            fresh = any(
+                "momentum_buffer" not in optimizer.state.get(p, {}) for p in group["params"]
+            )
             if fresh:
                 raise ExportError(
                     "SGD with dampening starts with another step than it goes on with: take the "
@@ -255,6 +261,7 @@ def _lay_out(
 ) -> LaidOut:
     """Return the steps of a step of training."""
     recording = Recording()
+    recording.weights_stay = False
     parameters: dict[str, Any] = {}
     seen: set[int] = set()
     for path in program.graph_signature.parameters:

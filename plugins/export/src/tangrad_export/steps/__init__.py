@@ -12,6 +12,7 @@ def own_kernel(op: Any, dtype: str) -> Callable[..., Any] | None:
     """Return a kernel that keeps steps of this package, None where there is only a template."""
     from tangrad.plugin.render import KINDS
     from tangrad_export.steps.folds import fold_kernel
+    from tangrad_export.steps.layers import layer_kernel
     from tangrad_export.steps.linear_algebra import matrix_kernel
     from tangrad_export.steps.loops import pointwise_kernel
     from tangrad_export.steps.optimizers import optimizer_kernel
@@ -24,7 +25,7 @@ def own_kernel(op: Any, dtype: str) -> Callable[..., Any] | None:
         return pointwise_kernel(op, dtype)
     if op.kind == "reduction":
         return fold_kernel(op, dtype)
-    for family in (product_kernel, optimizer_kernel, fourier_kernel, matrix_kernel):
+    for family in (product_kernel, layer_kernel, optimizer_kernel, fourier_kernel, matrix_kernel):
         made: Callable[..., Any] | None = family(op, dtype)
         if made is not None:
             return made

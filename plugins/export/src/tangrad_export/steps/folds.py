@@ -74,7 +74,11 @@ class FoldFunctions:
         return found
 
     def call(
-        self, function: Function, name: str, values: dict[str, str], params: dict[str, str],
+        self,
+        function: Function,
+        name: str,
+        values: dict[str, str],
+        params: dict[str, str],
         outs: Sequence[str],
     ) -> str:
         """Return the call of one of the functions."""
@@ -178,8 +182,8 @@ class Reduction(Step):
         ]
         lines = self.body.lines(names[: len(self.body.evaluations)], loads, rest, "0")
         own = iter(names[len(self.body.evaluations) :])
-        element = loads[0] if isinstance(self.element, Access) else self.body.value_name(
-            *self.element
+        element = (
+            loads[0] if isinstance(self.element, Access) else self.body.value_name(*self.element)
         )
         params = {}
         for name, dtype in fold.params.items():
@@ -218,9 +222,7 @@ class Reduction(Step):
             body += [f"{ctype(d)} {o};" for o, d in zip(results, fold.results, strict=True)]
             known = dict(zip(fold.first, states, strict=True)) | values
             body.append(fold.call(fold.finalize, next(own), known, params, results))
-        for pointer, steps, result, dtype in zip(
-            at, of_outs, results, fold.results, strict=False
-        ):
+        for pointer, steps, result, dtype in zip(at, of_outs, results, fold.results, strict=False):
             value = result
             if fold.finalize is None:
                 value = render_conversion(result, fold.states[0], dtype)
@@ -267,8 +269,11 @@ def fold_kernel(op: Any, dtype: str) -> Any:
         body, element = Body([]), loaded
         if x.dtype.name != dtype:
             function = function_of(
-                "convert", conversion("convert").definition, compute_type(dtype),
-                {"x": x.dtype.name}, (dtype,),
+                "convert",
+                conversion("convert").definition,
+                compute_type(dtype),
+                {"x": x.dtype.name},
+                (dtype,),
             )
             evaluation = Evaluation(function, [("load", loaded)], [])
             body, element = Body([evaluation]), (evaluation, 0)

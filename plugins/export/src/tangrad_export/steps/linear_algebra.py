@@ -39,7 +39,9 @@ _FACTOR = """static int @(double *a, int32_t *pivots, int m, int n, int exchange
 }
 """
 
-_LU = _FACTOR.replace("@", "@_lu") + """static void @(T *y, int32_t *pivots, int32_t *info, const T *x,
+_LU = (
+    _FACTOR.replace("@", "@_lu")
+    + """static void @(T *y, int32_t *pivots, int32_t *info, const T *x,
     double *work, int64_t *report, int count, int m, int n, int exchange, int checked) {
     const int least = m < n ? m : n;
     for (int b = 0; b < count; ++b) {
@@ -50,9 +52,12 @@ _LU = _FACTOR.replace("@", "@_lu") + """static void @(T *y, int32_t *pivots, int
     }
 }
 """
+)
 
 # Solves for `k` columns; without `right`, of the unit matrix.
-_SOLVE = _FACTOR.replace("@", "@_lu") + """static void @(T *y, int32_t *info, const T *x,
+_SOLVE = (
+    _FACTOR.replace("@", "@_lu")
+    + """static void @(T *y, int32_t *info, const T *x,
     const T *right, double *work, int32_t *pivots, int64_t *report, int count, int n, int k,
     int checked) {
     double *b = work + (int64_t)n * n;
@@ -82,8 +87,11 @@ _SOLVE = _FACTOR.replace("@", "@_lu") + """static void @(T *y, int32_t *info, co
     }
 }
 """
+)
 
-_DETERMINANT = _FACTOR.replace("@", "@_lu") + """static void @(T *y, T *logarithm, const T *x, double *work,
+_DETERMINANT = (
+    _FACTOR.replace("@", "@_lu")
+    + """static void @(T *y, T *logarithm, const T *x, double *work,
     int32_t *pivots, int count, int n) {
     for (int b = 0; b < count; ++b) {
         double sign = 1, size = 0, product = 1;
@@ -101,6 +109,7 @@ _DETERMINANT = _FACTOR.replace("@", "@_lu") + """static void @(T *y, T *logarith
     }
 }
 """
+)
 
 _CHOLESKY = """static void @(T *y, int32_t *info, const T *x, double *work, int64_t *report, int count,
     int n, int upper, int checked) {
@@ -279,8 +288,15 @@ def _determinant(outs: Any, args: Any) -> None:
     if made[0].numel():
         refs = [_ref(made[0]), _ref(made[1]) if len(made) > 1 else None, _ref(x.contiguous())]
         refs += [_scratch(x, n * n), _scratch(x, n, tangrad.int32)]
-        _add("determinant", _DETERMINANT, made[0], refs, (0, 1, 3, 4), [_count(x), n],
-             _count(x) * n * n * n // 3)
+        _add(
+            "determinant",
+            _DETERMINANT,
+            made[0],
+            refs,
+            (0, 1, 3, 4),
+            [_count(x), n],
+            _count(x) * n * n * n // 3,
+        )
     _back(outs, made)
 
 
@@ -290,7 +306,9 @@ def _cholesky(outs: Any, args: Any) -> None:
     if made[1].numel():
         refs = [*map(_ref, made), _ref(x.contiguous()), _scratch(x, n * n), _errors()]
         numbers = [_count(x), n, int(upper), int(bool(check))]
-        _add("cholesky", _CHOLESKY, made[0], refs, (0, 1, 3, 4), numbers, _count(x) * n * n * n // 6)
+        _add(
+            "cholesky", _CHOLESKY, made[0], refs, (0, 1, 3, 4), numbers, _count(x) * n * n * n // 6
+        )
     _back(outs, made)
 
 
@@ -353,8 +371,15 @@ def _exponential(outs: Any, args: Any) -> None:
     n = x.shape[-1]
     if made[0].numel():
         refs = [_ref(made[0]), _ref(x.contiguous()), _scratch(x, 4 * n * n)]
-        _add("exponential", _EXPONENTIAL, made[0], refs, (0, 2), [_count(x), n],
-             _count(x) * n * n * n * 20)
+        _add(
+            "exponential",
+            _EXPONENTIAL,
+            made[0],
+            refs,
+            (0, 2),
+            [_count(x), n],
+            _count(x) * n * n * n * 20,
+        )
     _back(outs, made)
 
 

@@ -186,9 +186,7 @@ class Loop(Step):
             "loop",
             self.rank,
             self.body.structure(),
-            tuple(
-                (s[0].ref.dtype, self.body.value_name(s[1], s[2])) for s in self.stores
-            ),
+            tuple((s[0].ref.dtype, self.body.value_name(s[1], s[2])) for s in self.stores),
         )
 
     def functions(self) -> list[Function]:

@@ -121,7 +121,11 @@ def _sgd(dtype: str) -> Any:
         for k, parameter in enumerate(parameters):
             if parameter.numel():
                 kept = recording.ref(_plain(momenta[k])) if momentum != 0 else None
-                refs = [recording.ref(_plain(parameter)), recording.ref(grads[k].contiguous()), kept]
+                refs = [
+                    recording.ref(_plain(parameter)),
+                    recording.ref(grads[k].contiguous()),
+                    kept,
+                ]
                 numbers = [parameter.numel(), *given, *flags]
                 recording.add(OptimizerStep("sgd", dtype, refs, (0, 2), numbers))
 

@@ -17,7 +17,7 @@ _MOST_SCRATCH = 256 << 10
 # What the windows look at, a row for each element of a kernel, is laid out for some places at once.
 _CONVOLVE = """static void @(float *y, const float *x, const float *w, const float *bias, float *columns,
     int images, int groups, int ins, int outs, int height, int width, int kh, int kw, int oh, int ow,
-    int sh, int sw, int ph, int pw, int dh, int dw, int block) {
+    int sh, int sw, int ph, int pw, int dh, int dw, int block, int rectified) {
     const int taps = ins * kh * kw, area = oh * ow;
     for (int g = 0; g < images * groups; ++g) {
         const float *from = x + (int64_t)g * ins * height * width;
@@ -26,6 +26,7 @@ _CONVOLVE = """static void @(float *y, const float *x, const float *w, const flo
         float *to = y + (int64_t)g * outs * area;
         if (!columns) {
             PRODUCT(to, area, weight, taps, 1, from, area, shift, outs, area, taps);
+            for (int k = 0; rectified && k < outs * area; ++k) to[k] = to[k] < 0 ? 0 : to[k];
             continue;
         }
         for (int start = 0; start < area; start += block) {
@@ -49,6 +50,9 @@ _CONVOLVE = """static void @(float *y, const float *x, const float *w, const flo
                 }
             }
             PRODUCT(to + start, area, weight, taps, 1, columns, count, shift, outs, count, taps);
+            for (int c = 0; rectified && c < outs; ++c)
+                for (int k = start; k < start + count; ++k)
+                    to[c * area + k] = to[c * area + k] < 0 ? 0 : to[c * area + k];
         }
     }
 }
@@ -121,7 +125,9 @@ class Dots(Routine):
     def text(self, names: list[str], at: list[str], n: list[Any]) -> list[str]:
         """Return the call."""
         c, a, b, bias = at
-        return [f"{names[0]}({c}, {n[0]}, {a}, {n[1]}, {b}, {n[2]}, {bias}, {n[3]}, {n[4]}, {n[5]});"]
+        return [
+            f"{names[0]}({c}, {n[0]}, {a}, {n[1]}, {b}, {n[2]}, {bias}, {n[3]}, {n[4]}, {n[5]});"
+        ]
 
 
 class Broadcasts(Routine):
@@ -201,7 +207,20 @@ def _convolution(outs: Any, args: Any) -> bool:
         columns = tangrad.empty(block * taps, dtype=x.dtype, device=x.device)
     refs = [recording.ref(t) for t in (y, x, w)]
     refs += [None if t is None else recording.ref(t.contiguous()) for t in (bias, columns)]
-    numbers = [x.shape[0], groups, ins, outs_of, *size, *kernel, *result, *steps, *pads, *apart, block]
+    numbers = [
+        x.shape[0],
+        groups,
+        ins,
+        outs_of,
+        *size,
+        *kernel,
+        *result,
+        *steps,
+        *pads,
+        *apart,
+        block,
+    ]
+    numbers.append(0)  # whether what is below 0 becomes 0
     work = x.shape[0] * groups * outs_of * taps * area
     recording.add(Convolution(refs, numbers, work))
     return True

@@ -135,7 +135,9 @@ def _c2r(outs: Any, args: Any) -> None:
         x = x.narrow(last, 0, half).contiguous()
     elif x.shape[last] < half:
         filled = tangrad.zeros(
-            [half if d == last else s for d, s in enumerate(x.shape)], dtype=x.dtype, device=x.device
+            [half if d == last else s for d, s in enumerate(x.shape)],
+            dtype=x.dtype,
+            device=x.device,
         )
         filled.narrow(last, 0, x.shape[last]).copy_(x)
         x = filled

@@ -30,12 +30,16 @@ def _rows(rows: int, wide: int) -> str:
         for j in range(wide):
             declared.append(f"tk_vector c{i}{j} = {{0}};")
             stored.append(f"*(tk_vector *)(c + {i} * ldc + {j} * TK_N) = c{i}{j} + s{i};")
-    loads = " ".join(f"const tk_vector b{j} = *(const tk_vector *)(b + {j} * TK_N);"
-                     for j in range(wide))
+    loads = " ".join(
+        f"const tk_vector b{j} = *(const tk_vector *)(b + {j} * TK_N);" for j in range(wide)
+    )
     loop.append(loads)
     for i in range(rows):
-        loop.append(f"{{ const float f = a[{i} * row]; " + " ".join(
-            f"c{i}{j} += f * b{j};" for j in range(wide)) + " }")
+        loop.append(
+            f"{{ const float f = a[{i} * row]; "
+            + " ".join(f"c{i}{j} += f * b{j};" for j in range(wide))
+            + " }"
+        )
     starts = " ".join(f"const float s{i} = bias ? bias[{i}] : 0;" for i in range(rows))
     joined = "\n        ".join(loop)
     return f"""static void @_{rows}_{wide}(float *c, int64_t ldc, const float *a, int64_t row, int64_t step,
@@ -100,15 +104,18 @@ def _dots(rows: int, columns: int) -> str:
     pairs = [(i, j) for i in range(rows) for j in range(columns)]
     declared = " ".join(f"float s{i}{j} = bias ? bias[{j}] : 0;" for i, j in pairs)
     vectors = " ".join(f"tk_vector v{i}{j} = {{0}};" for i, j in pairs)
-    loads = " ".join(f"const tk_vector a{i} = *(const tk_vector *)(a + {i} * lda + p);"
-                     for i in range(rows))
+    loads = " ".join(
+        f"const tk_vector a{i} = *(const tk_vector *)(a + {i} * lda + p);" for i in range(rows)
+    )
     steps = "\n            ".join(
         f"{{ const tk_vector w = *(const tk_vector *)(b + {j} * ldb + p); "
-        + " ".join(f"v{i}{j} += a{i} * w;" for i in range(rows)) + " }"
+        + " ".join(f"v{i}{j} += a{i} * w;" for i in range(rows))
+        + " }"
         for j in range(columns)
     )
-    sums = "\n        ".join(f"for (int q = 0; q < TK_N; ++q) s{i}{j} += v{i}{j}[q];"
-                             for i, j in pairs)
+    sums = "\n        ".join(
+        f"for (int q = 0; q < TK_N; ++q) s{i}{j} += v{i}{j}[q];" for i, j in pairs
+    )
     rest = " ".join(f"s{i}{j} += a[{i} * lda + p] * b[{j} * ldb + p];" for i, j in pairs)
     stored = " ".join(f"c[{i} * ldc + {j}] = s{i}{j};" for i, j in pairs)
     return f"""static void @_{rows}_{columns}(float *c, int64_t ldc, const float *a, int64_t lda,

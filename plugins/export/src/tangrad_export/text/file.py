@@ -148,9 +148,14 @@ class Module:
             "#endif",
         ]
         if any("complex" in p.dtype for e in self.entries for p in (*e.inputs, *e.outputs)):
-            lines += ["", "#ifndef TG_COMPLEX_TYPES", "#define TG_COMPLEX_TYPES",
-                      "typedef struct { float re, im; } tg_c64;",
-                      "typedef struct { double re, im; } tg_c128;", "#endif"]
+            lines += [
+                "",
+                "#ifndef TG_COMPLEX_TYPES",
+                "#define TG_COMPLEX_TYPES",
+                "typedef struct { float re, im; } tg_c64;",
+                "typedef struct { double re, im; } tg_c128;",
+                "#endif",
+            ]
         lines += [
             "",
             "/* Bytes of all memory that changes, trained weights apart. */",
@@ -178,15 +183,20 @@ class Module:
     def _described(self, entry: Entry) -> list[str]:
         lines = []
         if entry.kind == "run":
-            lines.append("/* Computes the outputs. Returns 0; else a size is out of its bounds,"
-                         if entry.sizes else "/* Computes the outputs. Returns 0;")
+            lines.append(
+                "/* Computes the outputs. Returns 0; else a size is out of its bounds,"
+                if entry.sizes
+                else "/* Computes the outputs. Returns 0;"
+            )
             if entry.reports:
                 lines.append(" * or an index out of its tensor's bounds,")
             if entry.sizes or entry.reports:
                 lines.append(" * and nothing was written.")
         else:
-            lines.append("/* Takes a step of the optimizer; returns the loss before it, NaN where a "
-                         "size is out of its bounds.")
+            lines.append(
+                "/* Takes a step of the optimizer; returns the loss before it, NaN where a "
+                "size is out of its bounds."
+            )
         for size in entry.sizes:
             lines.append(f" *   {size.name}: {size.min} to {size.max}")
         for kind, params in (("in", entry.inputs), ("out", entry.outputs)):

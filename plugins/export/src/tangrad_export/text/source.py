@@ -135,8 +135,22 @@ def wrapped(text: str) -> str:
             indent = re.match(r"\s*", line)[0]  # type: ignore[index]
             macro = line.lstrip().startswith("#define") or line.endswith("\\") or inside
             room = _WIDTH - 2 * macro
-            at = max(line.rfind(mark, len(indent) + 1, room) + len(mark.rstrip()) for mark in
-                     (", ", " + ", " ? ", " : ", " && ", " || ", "; ", " { ", " = ", " * ", "} "))
+            at = max(
+                line.rfind(mark, len(indent) + 1, room) + len(mark.rstrip())
+                for mark in (
+                    ", ",
+                    " + ",
+                    " ? ",
+                    " : ",
+                    " && ",
+                    " || ",
+                    "; ",
+                    " { ",
+                    " = ",
+                    " * ",
+                    "} ",
+                )
+            )
             if at <= len(indent) + 4:
                 at = line.rfind(" ", len(indent) + 1, room)
                 if at <= len(indent):
