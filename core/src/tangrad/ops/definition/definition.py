@@ -271,8 +271,9 @@ class Definition(Results, Computing, Derivatives, Forms, Examples):
         return self._reserve(self.generator_of(args), args)
 
     def _reserve(self, generator: Generator, args: Sequence[Any]) -> tuple[int, int]:
-        drawn: tuple[int, int] = generator.advance(self.counters(args))
-        return drawn
+        seed, offset = generator.advance(self.counters(args))
+        # An op's integer has a sign: a seed of 64 bits is given as the one with the same bits.
+        return (seed - 2**64 if seed >= 2**63 else seed), offset
 
     @at_all_sizes
     def counters(self, args: Sequence[Any]) -> int:
