@@ -101,3 +101,73 @@ def test_lists_of_any_length_reach_a_back_end(rows):
     x = tangrad.arange(3.0 * rows).reshape(rows, 3)
     for found, wanted in zip(settled(compiled, x), program(x), strict=True):
         assert [t.tolist() for t in found] == [t.tolist() for t in wanted]
+
+
+class Adding:
+    """A back end whose results tell that they are its own, and that keeps what it was given."""
+
+    def __init__(self):
+        self.calls, self.given, self.compiling = 0, [], []
+
+    def __call__(self, graph_module, example_inputs, **given):
+        self.given.append(given)
+        self.compiling.append(tangrad.compiler.is_compiling())
+
+        def run(*inputs):
+            self.calls += 1
+            return [result + 100 for result in graph_module.forward(*inputs)]
+
+        return run
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: tangrad.relu(x) * 2,
+        lambda x: F.dropout(x, 0.5),
+        lambda x: x.exp().sum() if tangrad.compiler.is_compiling() else x,
+    ],
+)
+def test_the_first_call_returns_what_the_back_end_gives(program):
+    backend, x = Adding(), tangrad.linspace(-1, 1, 6)
+    compiled = tangrad.compile(program, backend=backend)
+    tangrad.manual_seed(3)
+    found = [compiled(x) for _ in range(3)]
+    assert backend.calls == 3
+    assert backend.compiling == [True]
+    tangrad.manual_seed(3)
+    wanted = [tangrad.compile(program, backend="eager")(x) + 100 for _ in range(3)]
+    assert all(map(tangrad.equal, found, wanted))
+
+
+def test_a_call_that_writes_runs_once():
+    backend, model = Adding(), nn.BatchNorm1d(2)
+    compiled = tangrad.compile(model, backend=backend)
+    for count in range(1, 4):
+        compiled(tangrad.randn(4, 2))
+        assert model.num_batches_tracked == count
+    assert backend.calls == 2
+
+
+def test_a_disabled_part_is_called_as_no_part_of_a_compiled_function():
+    asked = []
+
+    @tangrad.compiler.disable
+    def part(x):
+        asked.append(tangrad.compiler.is_compiling())
+        return x + 1
+
+    compiled = tangrad.compile(lambda x: part(x * 2) * 3, backend=Adding())
+    assert compiled(tangrad.ones(2)).tolist() == [9.0, 9.0]
+    assert asked == [False]
+
+
+def test_options_and_mode_reach_the_back_ends_of_others():
+    backend, x = Adding(), tangrad.ones(2)
+    tangrad.compile(tangrad.exp, backend=backend, options={"level": 3})(x)
+    tangrad.compile(tangrad.exp, backend=backend, mode="max-autotune")(x)
+    tangrad.compile(tangrad.exp, backend=backend, mode="default")(x)
+    assert backend.given == [{"options": {"level": 3}}, {"mode": "max-autotune"}, {}]
+    assert tangrad.compile(tangrad.exp, backend="eager", options={"level": 3})(x) is not None
+    with pytest.raises(RuntimeError, match="Unexpected optimization option level"):
+        tangrad.compile(tangrad.exp, options={"level": 3})

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from tangrad import nn
 from tangrad_jit.compiling.backends import default_backend as get_default_backend
 from tangrad_jit.compiling.backends import list_backends, set_default_backend
-from tangrad_jit.compiling.compiled import is_compiling, refuse
+from tangrad_jit.compiling.compiled import is_compiling, outside_of_compiling, refuse
 from tangrad_jit.compiling.frontend import OptimizedModule, compile, reset
 from tangrad_jit.compiling.stance import set_stance
 
@@ -86,7 +86,8 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     @functools.wraps(fn)
     def outside(*args: Any, **kwargs: Any) -> Any:
         _refuse_call(fn, reason)
-        return fn(*args, **kwargs)
+        with outside_of_compiling():
+            return fn(*args, **kwargs)
 
     return outside
 
@@ -109,7 +110,8 @@ class _OutsideModule(OptimizedModule):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module; refuse to, in a recorded run."""
         _refuse_call(self._orig_mod, self._reason)
-        return self._orig_mod(*args, **kwargs)
+        with outside_of_compiling():
+            return self._orig_mod(*args, **kwargs)
 
     def __reduce__(self) -> Any:
         return _OutsideModule, (self._orig_mod, self._reason)

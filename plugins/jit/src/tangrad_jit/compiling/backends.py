@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ __all__ = [
     "register_backend",
     "run_by_backend",
     "set_default_backend",
+    "with_options",
 ]
 
 API = 1
@@ -104,12 +106,27 @@ def list_backends(exclude_tags: Any = ()) -> list[str]:
     return sorted({"tangrad", *plugin_names(GROUP), *_registered} - {"default"})
 
 
-def eager(graph_module: Any, example_inputs: Sequence[Any]) -> Any:
-    """Run the graph as it is."""
+def with_options(
+    backend: Callable[..., Any], mode: str | None, options: dict[str, Any] | None
+) -> Callable[..., Any]:
+    """Return a back end that is given a mode and options, as far as there are any, by keyword."""
+    given: dict[str, Any] = {} if mode in (None, "default") else {"mode": mode}
+    if options:
+        given["options"] = options
+    if not given:
+        return backend
+    made = functools.partial(backend, **given)
+    if getattr(backend, "bw_compiler", None) is not None:
+        made.bw_compiler = backend.bw_compiler  # type: ignore[attr-defined]
+    return made
+
+
+def eager(graph_module: Any, example_inputs: Sequence[Any], **ignored: Any) -> Any:
+    """Run the graph as it is, whatever options there are."""
     return graph_module
 
 
-def aot_eager(graph_module: Any, example_inputs: Sequence[Any]) -> Any:
+def aot_eager(graph_module: Any, example_inputs: Sequence[Any], **ignored: Any) -> Any:
     """Run the graph as it is: graphs of `compile` are below autograd already."""
     return graph_module
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import tangrad
 from tangrad.plugin import is_intercepted
 from tangrad_jit._guards import Choosing, Pattern
 from tangrad_jit.capture.errors import CaptureError, Unsettled
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from tangrad_jit.compiling.queued import QueuedCalls
     from tangrad_jit.compiling.size_family import SizeFamily
 
-__all__ = ["Compiled", "Settings", "is_compiling", "refuse"]
+__all__ = ["Compiled", "Settings", "is_compiling", "outside_of_compiling", "refuse"]
 
 _compiling = threading.local()
 
@@ -32,6 +34,20 @@ _compiling = threading.local()
 def is_compiling() -> bool:
     """Return whether this thread is recording a function for `compile`."""
     return bool(getattr(_compiling, "depth", 0))
+
+
+@contextmanager
+def _compiling_at(depth: int) -> Iterator[None]:
+    before, _compiling.depth = getattr(_compiling, "depth", 0), depth
+    try:
+        yield
+    finally:
+        _compiling.depth = before
+
+
+def outside_of_compiling() -> AbstractContextManager[None]:
+    """Have `is_compiling` say no in the body: code that no graph contains is not compiled."""
+    return _compiling_at(0)
 
 
 def refuse(reason: str) -> None:
@@ -179,12 +195,14 @@ class Compiled(Choosing):
             return self.function(*args, **kwargs)
         start = time.perf_counter()
         followed = self._sizes.are_followed(changes) and self.settings.backend is None
+        before = tangrad.get_rng_state() if self.settings.backend is not None else None
         recording = self._recorded_run(args, kwargs, followed)
         if recording.failure is not None:
             self._failed(recording.failure)
             return recording.result
         result = recording.result
-        executable = Executable(recording, self.settings, arena=self._arena)
+        with _compiling_at(int(self.settings.backend is not None)):  # as others' back ends ask
+            executable = Executable(recording, self.settings, arena=self._arena)
         executable.seconds = time.perf_counter() - start
         self._recorded += not free
         why = f", as {cause}" if cause else ""
@@ -193,7 +211,19 @@ class Compiled(Choosing):
         if followed and changes:
             self._join(executable, args, kwargs)
         self._keep(executable)
+        if before is not None and executable.may_run_again():
+            return self._run_by_backend(executable, args, kwargs, before, result)
         return result
+
+    def _run_by_backend(
+        self, executable: Executable, args: Any, kwargs: Any, before: Any, result: Any
+    ) -> Any:
+        """Return what a back end gives for the call that was recorded, with the same numbers."""
+        tensors = executable.fits(args, kwargs)
+        if tensors is None or executable.doubtful(tensors):
+            return result
+        tangrad.set_rng_state(before)
+        return self._execute(executable, tensors, args, kwargs)
 
     def _keep(self, executable: Executable) -> None:
         # Other threads walk the list: it is replaced, not changed.

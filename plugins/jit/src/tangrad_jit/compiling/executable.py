@@ -246,6 +246,16 @@ class Executable(Serving):
             return failed.why()
         return "arguments share memory otherwise, or are other objects of the program"
 
+    def may_run_again(self) -> bool:
+        """Return whether another run of the call changes nothing but the host's random numbers."""
+        effects = {effect for node in self.recorded.nodes for effect in node.effects} - {"check"}
+        replaced = self._new_gradients or self._gradients or self._spent
+        on_host = all(
+            entry.tensor is None or entry.tensor.device.type == "cpu"
+            for entry in self.recorded.inputs
+        )
+        return not replaced and effects <= ({"random"} if on_host else set())
+
     def changed_numbers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[Any, Any]:
         """Return the sources of numbers that are others than the graph holds for, by their keys."""
         found: dict[Any, Any] = dict(changed_numbers(self.guards.entries))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad import nn
-from tangrad_jit.compiling.backends import backend_named
+from tangrad_jit.compiling.backends import backend_named, with_options
 from tangrad_jit.compiling.compiled import Compiled, Settings
 
 __all__ = ["OptimizedModule", "compile", "compiled_functions", "reset"]
@@ -57,31 +57,41 @@ def compile(
             (`_dynamo.mark_dynamic`). False: each size is a recording.
         backend: None or "tangrad": ours; "eager", "aot_eager"; a name of the entry-point group
             `tangrad.compilers`; or a function of (graph module, example inputs).
-        mode: accepted.
-        options: `check`: share of the calls that run both ways; `fast`: also rewrite in ways that
-            change the last bits; `measure`: False keeps a graph without comparing its time. What
-            steers PyTorch's Inductor (`triton.cudagraphs`, `epilogue_fusion`) is accepted.
+        mode: accepted; handed to a back end of others.
+        options: handed to a back end of others. Of ours, `check`: share of the calls that run both
+            ways; `fast`: also rewrite in ways that change the last bits; `measure`: False keeps a
+            graph without comparing its time. What steers PyTorch's Inductor (`triton.cudagraphs`,
+            `epilogue_fusion`) is accepted.
         recompile_limit: how many graphs there may be; 8 if None.
 
     Raises:
-        RuntimeError: an unknown mode or option.
+        RuntimeError: an unknown mode, or an unknown option of ours.
         LookupError: nobody offers the back end.
     """
     if mode not in _MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {_MODES[1:]}")
+    runs, limit = backend_named(backend), 8 if recompile_limit is None else recompile_limit
+    if runs is not None:
+        runs = with_options(runs, mode, options)
+        # What a back end returns is what its users want, whether it is faster or not.
+        settings = Settings(fullgraph, runs, limit, measure=False, dynamic=dynamic)
+        return _compiled(function, settings)
     for key in options or {}:
         if key not in _OPTIONS and not _is_of_inductor(key):
             raise RuntimeError(f"Unexpected optimization option {key}, known are {_OPTIONS}")
     chosen = options or {}
     settings = Settings(
         fullgraph=fullgraph,
-        backend=backend_named(backend),
-        limit=8 if recompile_limit is None else recompile_limit,
+        limit=limit,
         check=float(chosen.get("check", 0.0)),
         fast=bool(chosen.get("fast", False)),
         measure=bool(chosen.get("measure", True)),
         dynamic=dynamic,
     )
+    return _compiled(function, settings)
+
+
+def _compiled(function: Any, settings: Settings) -> Any:
     if isinstance(function, nn.Module):
         return OptimizedModule(function, settings)
     if isinstance(function, type):
