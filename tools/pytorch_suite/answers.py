@@ -145,8 +145,8 @@ PLACEHOLDERS = {"torch._ops.HigherOrderOperator"}
 _FALLBACK = _switch()  # every op of tangrad's has a batching rule, so it decides nothing
 _C = {
     "Graph": _GraphType("Graph", (), {}),
-    "ScriptFunction": type("ScriptFunction", (), {"__call__": None}),
-    "ScriptMethod": type("ScriptMethod", (), {"__call__": None}),
+    "ScriptFunction": Later("tangrad_jit.scripting.objects.function:ScriptedFunction"),
+    "ScriptMethod": Later("tangrad_jit.scripting.objects.module:ScriptMethod"),
     "_DisableFuncTorch": _nothing,
     "_TorchFunctionState": _FunctionState,
     "_WeakTensorRef": _WeakTensorRef,

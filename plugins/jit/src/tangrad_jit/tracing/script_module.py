@@ -37,16 +37,17 @@ class ScriptModule(nn.Module, metaclass=_Declaring):
     #: Whether instances are scripted when they are made; what tracing and scripting make, is.
     is_declared = True
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run `forward`.
+    @property
+    def forward(self) -> Any:
+        """The method `forward` of what has been scripted.
 
         Raises:
-            NotImplementedError: the module has none.
+            AttributeError: nothing has.
         """
         actual = self.__dict__.get(_ACTUAL)
         if actual is None:
-            raise NotImplementedError(f"{type(self).__name__} has no forward")
-        return actual.forward(*args, **kwargs)
+            raise AttributeError(f"{type(self).__name__} has no forward")
+        return actual.forward
 
     def define(self, src: str) -> None:
         """Add methods that are given as text.
@@ -85,12 +86,21 @@ class ScriptModule(nn.Module, metaclass=_Declaring):
 RecursiveScriptModule = ScriptModule
 
 
+class _DeclaredMethod:
+    """A method that is scripted when an instance has been made."""
+
+    _torchscript_modifier = "export"
+
+    def __init__(self, function: Any) -> None:
+        functools.update_wrapper(self, function)
+
+    def __get__(self, owner: Any, cls: Any = None) -> Any:
+        actual = None if owner is None else owner.__dict__.get(_ACTUAL)
+        if actual is not None:
+            return getattr(actual, self.__name__)  # type: ignore[attr-defined]
+        return self if owner is None else self.__wrapped__.__get__(owner, cls)  # type: ignore[attr-defined]
+
+
 def script_method(fn: Any) -> Any:
     """Declare that a method of a class that derives from `ScriptModule` is scripted."""
-
-    @functools.wraps(fn)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self.__dict__[_ACTUAL], fn.__name__)(*args, **kwargs)
-
-    method._torchscript_modifier = "export"  # type: ignore[attr-defined]
-    return method
+    return _DeclaredMethod(fn)

@@ -131,6 +131,16 @@ PRIVATE: dict[str, dict[str, Any]] = {
         "is_scripting": lambda: False,
         "unused": _of_jit("unused", _unchanged),
     },
+    "jit.annotations": {
+        "Any": Any,
+        "Dict": dict,
+        "List": list,
+        "Optional": Optional,
+        "Tuple": tuple,
+        "BroadcastingList1": BroadcastingList,
+        "BroadcastingList2": BroadcastingList,
+        "BroadcastingList3": BroadcastingList,
+    },
     "_awaits": {"__getattr__": lambda name: getattr(importlib.import_module(f"{OURS}_jit"), name)},
     "_tensor_str": {
         "PRINT_OPTS": _PrintOptions(),

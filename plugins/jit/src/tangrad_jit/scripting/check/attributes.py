@@ -191,6 +191,8 @@ class Attributes:
         elif name in _methods_of(kind):
             found = Bound(owner, name)
         if found is None:
+            if isinstance(kind, ModuleType):
+                raise ScriptError(_lacking(kind, name), place)
             raise ScriptError(
                 f"'{kind}' object has no attribute or method '{name}'.{_absent(kind, name)}", place
             )
@@ -428,6 +430,16 @@ def _methods_of(kind: Type) -> frozenset[str]:
     if isinstance(kind, FutureType):
         return frozenset({"wait", "value", "done"})
     return frozenset()
+
+
+def _lacking(kind: ModuleType, name: str) -> str:
+    """Return why a module has no attribute of a name."""
+    said = f"Module '{kind.unit.cls.__name__}' has no attribute '{name}'"
+    if name in getattr(kind.unit.cls, "__jit_unused_properties__", ()):
+        return f"{said}: it is unused"
+    if name in getattr(kind.unit.cls, "__jit_ignored_attributes__", ()):
+        return f"{said} (This attribute was ignored during compilation)"
+    return f"{said} ('{kind}' object has no attribute or method '{name}')"
 
 
 def _absent(kind: Type, name: str) -> str:

@@ -105,7 +105,7 @@ class Expressions(Attributes):
         if value is Ellipsis:
             return Const(place, kinds.ANY, value)
         if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _LARGEST:
-            raise ScriptError("Integer constants have at most 64 bits", place)
+            raise ScriptError("Integer constant out of range: it has at most 64 bits", place)
         if isinstance(value, bytes):
             raise FrontendError("bytes aren't supported", place)
         return self.constant(value, place)
@@ -280,12 +280,13 @@ class Expressions(Attributes):
                 shown = _OF_TENSORS.get(name, name)
                 template = f"{sign}_0" if len(args) == 1 else f"_0 {sign} _1"
                 return Apply(place, kinds.TENSOR, Builtin(shown, template), args)
+        joined = self._concatenated(name, args, place)
+        if joined is not None:
+            return joined
         numbers = self._plain_numbers(args)
         found: Expr | None = choose_builtin(name, numbers, {}, place, convert=False)
         if found is None:
             found = choose_builtin(name, numbers, {}, place)
-        if found is None:
-            found = self._concatenated(name, args, place)
         if found is None:
             raise self.no_overload(name, args, {}, place)
         return found
@@ -514,7 +515,7 @@ class Expressions(Attributes):
         kwargs = {}
         for keyword in node.keywords:
             if keyword.arg is None:
-                raise FrontendError("** in a call isn't supported", place)
+                raise FrontendError("keyword-arg expansion is not supported", place)
             kwargs[keyword.arg] = self.value(keyword.value)
         return self.call(callee, args, kwargs, place, hint)
 
@@ -625,6 +626,7 @@ class Expressions(Attributes):
             found = choose_builtin("__getitem__", [listed, number], {}, place)
         if found is None:
             raise ScriptError(
+                "tuple index must be an integer literal where the members are of several types: "
                 "Cannot index into a tuple with a non-integer literal because we cannot resolve "
                 "the output type",
                 place,

@@ -127,7 +127,8 @@ class RawForm(Value):
 
 def _range(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Loop:
     if not 1 <= len(args) <= 3 or kwargs:
-        raise ScriptError(f"range expected at most 3 arguments, got {len(args)}", place)
+        bound = "at least 1 arguments" if not args else "at most 3 arguments"
+        raise ScriptError(f"range expected {bound}, got {len(args)}", place)
     values = []
     for arg in args:
         value = check.expr_of(arg, place)
@@ -139,7 +140,7 @@ def _range(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
 
 def _enumerate(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Value:
     if not args:
-        raise ScriptError("enumerate expected at least 1 argument", place)
+        raise ScriptError("enumerate expected at least 1 arguments, got 0", place)
     start = check.expr_of(args[1], place) if len(args) > 1 else kwargs.get("start")
     over = check.iterated(args[0], place)
     if isinstance(over, list):
@@ -154,7 +155,7 @@ def _enumerate(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: P
 
 def _zip(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Value:
     if not args or kwargs:
-        raise ScriptError("zip expected at least 1 argument", place)
+        raise ScriptError("zip expected at least 1 arguments, got 0", place)
     overs = [check.iterated(arg, place) for arg in args]
     unrolled = [over for over in overs if isinstance(over, list)]
     if not unrolled:
@@ -167,7 +168,11 @@ def _zip(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) 
             continue
         listed = check.expr_of(arg, place) if not isinstance(arg, Loop) else None
         if listed is None or not isinstance(listed.type, ListType):
-            raise ScriptError("Can't zip modules or tuples with what has no fixed length", place)
+            raise ScriptError(
+                "zip of modules or tuples with an iterable that does not have a statically "
+                "determinable length",
+                place,
+            )
         columns.append(
             [
                 choose_builtin("__getitem__", [listed, Const(place, kinds.INT, k)], {}, place)
@@ -399,7 +404,7 @@ def _super(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
 
 def _print(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Expr:
     if kwargs:
-        raise FrontendError("print takes no keyword arguments in scripts", place)
+        raise FrontendError("print doesn't accept any keyword arguments", place)
     values = [check.expr_of(arg, place) for arg in args]
     return Apply(place, kinds.NONE, Builtin("Print", "rt_print(_args)", "prim"), values)
 

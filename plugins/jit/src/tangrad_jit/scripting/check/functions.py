@@ -139,8 +139,10 @@ class Unit:
         comment = self.node.type_comment
         if not comment:
             comment = self._comment_below()
-        if not comment or "->" not in comment:
+        if not comment:
             return None
+        if "->" not in comment:
+            comment += " -> Any"
         try:
             return ast.parse(comment.strip(), mode="func_type")
         except SyntaxError:
@@ -151,7 +153,7 @@ class Unit:
         first = self.node.body[0].lineno - 1
         for line in self.source.lines[max(0, self.node.lineno - 1) : first]:
             text = line.strip()
-            if text.startswith("# type:") and "->" in text:
+            if text.startswith("# type:") and not text.startswith("# type: ignore"):
                 return text.removeprefix("# type:").strip()
         return ""
 
@@ -164,8 +166,8 @@ class Unit:
             return []
         if len(nodes) != count:
             raise ScriptError(
-                f"Number of type annotations for function parameters ({len(nodes)}) does not match "
-                f"the number of parameters on the function ({count})!",
+                f"Number of type annotations ({len(nodes)}) did not match the number of function "
+                f"parameters ({count}):",
                 self.place(),
             )
         return [self._annotated(node, self.node) or kinds.TENSOR for node in nodes]
@@ -175,7 +177,9 @@ class Unit:
             kind = self._annotated(self.node.returns, self.node.returns, "return")
             return None if kind == kinds.ANY and self._plain == kinds.ANY else kind
         comment = self._comment()
-        return None if comment is None else self._annotated(comment.returns, self.node)
+        if comment is None or ast.unparse(comment.returns) == "Any":
+            return None
+        return self._annotated(comment.returns, self.node)
 
     @property
     def returned(self) -> Type:

@@ -186,6 +186,8 @@ def plain_meaning(check: Any, obj: Any, place: Place, name: str, constant: bool)
     form = form_of(obj)
     if form is not None:
         return form
+    if obj is Ellipsis:
+        return Const(place, kinds.ANY, obj)
     if isinstance(obj, _CONSTANTS[:4]) or (constant and type(obj) in _CONSTANTS[4:]):
         return check.constant(obj, place)
     if isinstance(obj, types.ModuleType) or type(obj).__name__ in ("_Ops", "OpNamespace"):

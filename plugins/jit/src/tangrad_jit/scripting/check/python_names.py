@@ -11,6 +11,7 @@ from typing import Any
 import tangrad
 from tangrad_jit.scripting.source.places import Place
 from tangrad_jit.scripting.types.annotations import AnnotationError
+from tangrad_jit.scripting.types.kinds import NUMBER
 
 __all__ = ["PythonNames"]
 
@@ -22,6 +23,9 @@ _TYPES: dict[str, Any] = {
     "Final": typing.Final,
     "Tensor": tangrad.Tensor,
     "NoneType": type(None),
+    "Device": tangrad.device,
+    "Generator": tangrad.Generator,
+    "number": NUMBER,
 }
 
 

@@ -396,7 +396,7 @@ class Statements(Expressions):
 
     def _do_While(self, node: ast.While) -> list[Node]:
         if node.orelse:
-            raise FrontendError("else branches of loops aren't supported", self.place(node))
+            raise FrontendError("else branches of while loops aren't supported", self.place(node))
         with self.block():
             condition, (yes, _) = self.condition(node.test)
             self.scope.refine(yes)
@@ -415,7 +415,7 @@ class Statements(Expressions):
     def _do_For(self, node: ast.For) -> list[Node]:
         place = self.place(node)
         if node.orelse:
-            raise FrontendError("else branches of loops aren't supported", place)
+            raise FrontendError("else branches of for loops aren't supported", place)
         value = self.value(node.iter)
         made: list[Node] = []
         is_tuple = isinstance(value, Expr) and isinstance(value.type, TupleType)

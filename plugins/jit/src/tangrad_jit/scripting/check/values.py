@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tangrad import nn
 from tangrad_jit.scripting.source.places import Place, ScriptError
 from tangrad_jit.scripting.tree.nodes import Expr, Iteration
 from tangrad_jit.scripting.types.kinds import TENSOR
@@ -76,9 +77,8 @@ class PythonObject(Value):
         try:
             found = getattr(self.obj, name)
         except (AttributeError, ImportError) as error:
-            what = f"module '{self.obj.__name__}'" if hasattr(self.obj, "__name__") else "object"
             raise ScriptError(
-                f"{what} has no attribute {name}. This op may not exist or may not be currently "
+                f"object has no attribute {name}. This op may not exist or may not be currently "
                 "supported in TorchScript",
                 place,
             ) from error
@@ -93,6 +93,10 @@ class PythonObject(Value):
                 f"the exception {self.obj.__name__} cannot be used as a value: it is raised where "
                 "it is made",
                 place,
+            )
+        if isinstance(self.obj, nn.Module):
+            raise ScriptError(
+                "Cannot call a ScriptModule that is not a submodule of the caller", place
             )
         name = getattr(self.obj, "__name__", type(self.obj).__name__)
         raise ScriptError(
@@ -115,7 +119,17 @@ class Bound(Value):
         return self.name == "tolist" and self.owner.type == TENSOR
 
     def __str__(self) -> str:
-        return f"method {self.name}"
+        return f"builtin method {self.name}"
+
+    def as_expr(self, check: Any, place: Place) -> Expr:
+        """Refuse: it is to be called."""
+        raise ScriptError(f"builtin cannot be used as a value: the method {self.name}", place)
+
+    def attribute(self, check: Any, name: str, place: Place) -> Any:
+        """Refuse: it is to be called."""
+        raise ScriptError(
+            f"attribute lookup is not defined on builtin: the method {self.name}", place
+        )
 
     def call(
         self, check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
@@ -167,9 +181,7 @@ class Many(Value):
         try:
             return self.items[number]
         except IndexError:
-            raise ScriptError(
-                f"index {number} is out of range of {len(self.items)}", place
-            ) from None
+            raise ScriptError(f"Index {number} out of range of {len(self.items)}", place) from None
 
 
 def described(value: Any) -> str:

@@ -40,6 +40,12 @@ class UnprintableError(RuntimeError):
     """A program that no archive can hold."""
 
 
+def text_with_constants(unit: Any) -> tuple[str, list[Any]]:
+    """Return the code of a function or a method, and the tensors that it names."""
+    printer = Printer()
+    return printer.function(unit), list(printer.constants)
+
+
 def text_of_unit(unit: Any) -> str:
     """Return the code of a function or a method."""
     return Printer().function(unit)

@@ -8,9 +8,23 @@ from typing import Any
 
 from tangrad_jit.scripting.check.functions import Unit
 from tangrad_jit.scripting.objects.entry import Entry
+from tangrad_jit.scripting.objects.schema import FunctionSchema
 from tangrad_jit.tracing.traced_module import ScriptFunction
 
 __all__ = ["ScriptedFunction"]
+
+
+class ConstantMap:
+    """The tensors that a program names: `c0`, `c1`, ..."""
+
+    def __init__(self, tensors: list[Any]) -> None:
+        self.const_mapping = {f"c{k}": tensor for k, tensor in enumerate(tensors)}
+
+    def __getattr__(self, name: str) -> Any:
+        found = self.__dict__.get("const_mapping", {})
+        if name not in found:
+            raise AttributeError(f"the program names no constant {name}")
+        return found[name]
 
 
 class ScriptedFunction(ScriptFunction):
@@ -34,9 +48,9 @@ class ScriptedFunction(ScriptFunction):
         return self._entry(*args, **kwargs)
 
     @property
-    def schema(self) -> str:
+    def schema(self) -> FunctionSchema:
         """The signature."""
-        return self.script_unit.declaration()
+        return FunctionSchema(self.script_unit)
 
     @property
     def graph(self) -> Any:
@@ -62,6 +76,14 @@ class ScriptedFunction(ScriptFunction):
         from tangrad_jit.scripting.code.printer import text_of_unit
 
         return text_of_unit(self.script_unit)
+
+    @property
+    def code_with_constants(self) -> tuple[str, ConstantMap]:
+        """The program as archives hold it, and the tensors that it names."""
+        from tangrad_jit.scripting.code.printer import text_with_constants
+
+        text, constants = text_with_constants(self.script_unit)
+        return text, ConstantMap(constants)
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write the function to an archive that PyTorch reads, too; see `jit.save`."""

@@ -13,6 +13,8 @@ from tangrad import nn
 from tangrad_jit.scripting.check.functions import Unit
 from tangrad_jit.scripting.check.modules import ModuleUnit
 from tangrad_jit.scripting.objects.entry import Entry
+from tangrad_jit.scripting.objects.function import ConstantMap
+from tangrad_jit.scripting.objects.schema import FunctionSchema
 from tangrad_jit.scripting.program.values import Unfitting, fitted
 from tangrad_jit.tracing.annotations import Attribute
 from tangrad_jit.tracing.script_module import ScriptModule
@@ -43,9 +45,9 @@ class ScriptMethod:
         return self._entry(self.owner, *args, **kwargs)
 
     @property
-    def schema(self) -> str:
+    def schema(self) -> FunctionSchema:
         """The signature."""
-        return self.script_unit.declaration()
+        return FunctionSchema(self.script_unit)
 
     @property
     def graph(self) -> Any:
@@ -88,19 +90,26 @@ class ScriptedModule(ScriptModule):
         """Take what the module has in common with others from a unit."""
         object.__setattr__(self, "script_unit", unit)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run `forward`, or the modules of a sequence in turn.
+    @property
+    def forward(self) -> Any:
+        """The method `forward`; of a sequence, what runs its modules in turn."""
+        unit = self.script_unit
+        if not unit.is_container and "library_module" not in self.__dict__:
+            found = unit.method("forward")
+            if isinstance(found, Unit):
+                return ScriptMethod(self, found)
+        return self._run_library
+
+    def _run_library(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the modules of a sequence in turn, or the module of the library that this one holds.
 
         Raises:
-            NotImplementedError: the module has none.
+            NotImplementedError: the module has no forward.
         """
         inner = self.__dict__.get("library_module")
         if inner is not None:
             inner.training = self.training
             return inner(*args, **kwargs)
-        unit = self.script_unit.method("forward") if not self.script_unit.is_container else None
-        if isinstance(unit, Unit):
-            return entry_of(unit)(self, *args, **kwargs)
         if issubclass(self.script_unit.cls, nn.Sequential):
             value = args[0]
             for child in self._modules.values():
@@ -231,6 +240,14 @@ class ScriptedModule(ScriptModule):
         from tangrad_jit.scripting.code.printer import text_of_unit
 
         return text_of_unit(self._forward())
+
+    @property
+    def code_with_constants(self) -> tuple[str, ConstantMap]:
+        """`forward` as archives hold it, and the tensors that it names."""
+        from tangrad_jit.scripting.code.printer import text_with_constants
+
+        text, constants = text_with_constants(self._forward())
+        return text, ConstantMap(constants)
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write the module to an archive that PyTorch reads, too; see `jit.save`."""
