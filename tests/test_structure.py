@@ -33,8 +33,8 @@ LAYERS = [
     {"autograd", "func", "overrides"},
     {"ops"},
     {"ops.definition"},
-    {"dispatch", "devices", "random", "storage"},
-    {"tensor", "control_flow", "discovery", "expr", "compat"},
+    {"dispatch", "devices", "random", "storage", "control_flow"},
+    {"tensor", "discovery", "expr", "compat"},
     {"utils._pytree", "utils.hooks", "_C"},  # PyTorch's places for what everybody stands on
 ]
 MOST_LAYERS = 12
