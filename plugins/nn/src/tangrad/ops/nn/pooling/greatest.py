@@ -192,27 +192,25 @@ max_pool_values = op(
 )
 
 
-def _max_pool(spatial: int, input: Any, *geometry: Any) -> Any:
-    *sizes, ceil_mode = geometry
-    values, indices = max_pool_with_indices(input, *windows_of(spatial, *sizes), ceil_mode)
-    if input.is_contiguous():
-        return values, indices
-    return in_format_of(values, input), in_format_of(indices, input)
-
-
-def _max_pool_alone(spatial: int, input: Any, *geometry: Any) -> Any:
-    """Take the greatest elements; their positions only where the gradient will ask for them."""
-    if input.requires_grad and tangrad.is_grad_enabled():
-        return _max_pool(spatial, input, *geometry)[0]
-    *sizes, ceil_mode = geometry
-    values = max_pool_values(input, *windows_of(spatial, *sizes), ceil_mode)
+def _max_pool(
+    spatial: int,
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    return_indices: bool = True,
+) -> Any:
+    """Take the greatest elements; their positions if wanted, or if the gradient asks for them."""
+    windows = windows_of(spatial, kernel_size, stride, padding, dilation)
+    if return_indices or (input.requires_grad and tangrad.is_grad_enabled()):
+        values, indices = max_pool_with_indices(input, *windows, ceil_mode)
+        if not input.is_contiguous():
+            values, indices = in_format_of(values, input), in_format_of(indices, input)
+        return (values, indices) if return_indices else values
+    values = max_pool_values(input, *windows, ceil_mode)
     return values if input.is_contiguous() else in_format_of(values, input)
-
-
-def _max_pool_either(spatial: int, input: Any, *windows: Any) -> Any:
-    *geometry, return_indices = windows
-    pool = _max_pool if return_indices else _max_pool_alone
-    return pool(spatial, input, *geometry)
 
 
 # What is pooled, and one of it, by number of dimensions.
@@ -268,7 +266,7 @@ def _with_places(spatial: int) -> dict[str, Any]:
     ],
 )
 def max_pool1d(input: Any, *windows: Any) -> Any:
-    return _max_pool_either(1, input, *windows)
+    return _max_pool(1, input, *windows)
 
 
 @composite(
@@ -305,7 +303,7 @@ def max_pool1d_with_indices(input: Any, *windows: Any) -> Any:
     ],
 )
 def max_pool2d(input: Any, *windows: Any) -> Any:
-    return _max_pool_either(2, input, *windows)
+    return _max_pool(2, input, *windows)
 
 
 @composite(
@@ -341,7 +339,7 @@ def max_pool2d_with_indices(input: Any, *windows: Any) -> Any:
     ],
 )
 def max_pool3d(input: Any, *windows: Any) -> Any:
-    return _max_pool_either(3, input, *windows)
+    return _max_pool(3, input, *windows)
 
 
 @composite(
