@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import warnings
 from collections import namedtuple
 from collections.abc import Iterator
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, Optional, TypeVar, Union, get_args, get_origin
 
 __all__ = [
     "Attribute",
@@ -111,12 +112,28 @@ def isinstance(obj: Any, target_type: Any) -> bool:
     """
     if builtins.isinstance(target_type, tuple):
         return any(isinstance(obj, one) for one in target_type)
-    if target_type in (list, dict, tuple):
-        name = target_type.__name__
-        raise RuntimeError(
-            f"jit.isinstance: {name} has no types of members here; write them, e.g. {name}[int]"
-        )
     origin, members = get_origin(target_type), get_args(target_type)
+    if target_type in (list, dict, tuple, Optional) or (
+        origin in (list, dict, tuple) and not members and target_type != tuple[()]
+    ):
+        name = (
+            (origin or target_type).__name__.title() if target_type is not Optional else "Optional"
+        )
+        lacking = (
+            "contained types. Please add contained type, e.g. Dict[int, int]"
+            if name == "Dict"
+            else f"a contained type. Please add a contained type, e.g. {name}[int]"
+        )
+        raise RuntimeError(f"Attempted to use {name} without {lacking}")
+    if builtins.isinstance(target_type, (list, set, dict)):
+        raise RuntimeError(
+            "The second argument to `torch.jit.isinstance` must be a type or a tuple of types"
+        )
+    if builtins.isinstance(obj, (list, dict)) and not obj and origin in (list, dict):
+        warnings.warn(
+            "The inner type of a container is lost when calling torch.jit.isinstance in eager mode",
+            stacklevel=2,
+        )
     if origin in (Union, UnionType):
         return any(isinstance(obj, one) for one in members)
     if origin is list:

@@ -45,6 +45,7 @@ class ObjectPickler:
     def __init__(self, type_text: Any, write_object: Any, storages: dict[int, Any]) -> None:
         self.out = bytearray(b"\x80\x02")
         self._type_text, self._write_object, self.storages = type_text, write_object, storages
+        self._known: dict[int, tuple[int, Any]] = {}
 
     def finished(self) -> bytes:
         """Return the pickle."""
@@ -82,6 +83,19 @@ class ObjectPickler:
     def end_object(self) -> None:
         """End the state of an instance."""
         self.out += b"ub"
+
+    def remember(self, value: Any) -> None:
+        """Number the object that has been written last."""
+        self._known[id(value)] = (len(self._known), value)
+        self.out += b"r" + struct.pack("<I", len(self._known) - 1)
+
+    def repeated(self, value: Any) -> bool:
+        """Write the number of an object that has been written, if it has one."""
+        known = self._known.get(id(value))
+        if known is None:
+            return False
+        self.out += b"j" + struct.pack("<I", known[0])
+        return True
 
     # --- values
 

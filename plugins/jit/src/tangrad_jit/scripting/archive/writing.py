@@ -240,7 +240,7 @@ class _Archive:
             body += f"  {key} : {'NoneType' if tensor is None else 'Tensor'}\n"
         body += "  training : bool\n"
         forward = module_text(module, "NAME")
-        if not forward:
+        if not forward and not isinstance(module, (nn.ParameterList, nn.ParameterDict)):
             raise UnprintableError(
                 f"jit.save: {type(module).__name__} has no form in archives; PyTorch's own can be "
                 "made of its parts"
@@ -258,7 +258,9 @@ class _Archive:
         return name
 
     def write_module(self, pickler: ObjectPickler, module: Any) -> None:
-        """Write a module's state into a pickle."""
+        """Write a module's state into a pickle; of one that is there already, where it is."""
+        if pickler.repeated(module):
+            return
         name = self.module(module)
         prefix, _, last = name.rpartition(".")
         pickler.new_object(prefix, last)
@@ -282,6 +284,7 @@ class _Archive:
             else:
                 self.write_module(pickler, child)
         pickler.end_object()
+        pickler.remember(module)
 
     def _object(self, pickler: ObjectPickler, value: Any, kind: Type) -> None:
         if isinstance(value, nn.Module):
@@ -290,6 +293,8 @@ class _Archive:
         if isinstance(kind, kinds.InterfaceType):
             kind = kind.unit.world.class_type(type(value))
         assert isinstance(kind, kinds.ClassType)
+        if pickler.repeated(value):
+            return
         prefix, _, last = self.printer.type(kind).rpartition(".")
         self.finish()
         pickler.new_object(prefix, last)
@@ -297,6 +302,7 @@ class _Archive:
             pickler.text(key)
             pickler.value(getattr(value, key), attribute)
         pickler.end_object()
+        pickler.remember(value)
 
 
 def _hooks(unit: Any) -> str:

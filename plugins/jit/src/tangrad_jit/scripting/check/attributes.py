@@ -402,6 +402,14 @@ class Keyed(Value):
 
     def item(self, check: Any, index: Any, place: Place) -> Any:
         """Return the module of a name."""
+        if not isinstance(index, Const):
+            raise ScriptError(
+                "Unable to extract string literal index. ModuleDict indexing is only supported "
+                "with string literals. For example, 'i = \"a\"; self.layers[i](x)' will fail "
+                "because i is not a literal. Enumeration of ModuleDict is supported, e.g. 'for k, "
+                "v in self.layers.items(): ...'",
+                place,
+            )
         name = check.constant_of(index, place, str)
         if name not in self.children:
             raise ScriptError(f"Key Error, {name}", place)

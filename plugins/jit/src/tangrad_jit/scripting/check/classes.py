@@ -10,6 +10,7 @@ from collections import ChainMap
 from collections.abc import Sequence
 from typing import Any
 
+from tangrad import nn
 from tangrad_jit.scripting.check.functions import FunctionValue, Unit
 from tangrad_jit.scripting.check.generated import methods_of_dataclass
 from tangrad_jit.scripting.check.python_names import PythonNames
@@ -287,6 +288,7 @@ class InterfaceUnit:
     Attributes:
         type: its type.
         methods: name -> unit, whose body is not looked at.
+        is_of_modules: whether only modules serve it.
     """
 
     def __init__(
@@ -297,9 +299,20 @@ class InterfaceUnit:
         self.type = InterfaceType(qualified, self)
         self.methods: dict[str, Unit] = {}
         self.bases = [self]
+        self.is_of_modules = isinstance(cls, type) and issubclass(cls, nn.Module)
 
     def check(self) -> None:
-        """Read the signatures."""
+        """Read the signatures.
+
+        Raises:
+            ScriptError: it derives from something else than `object` or `nn.Module`.
+        """
+        if self.cls.__bases__ not in ((object,), (nn.Module,)):
+            raise ScriptError(
+                "TorchScript interface does not support inheritance yet. Please directly inherit "
+                "from 'object' or 'nn.Module'.",
+                place_of(self.node, self.source, self.node.name),
+            )
         for statement in self.node.body:
             if isinstance(statement, ast.FunctionDef):
                 unit = self.world.make_unit(self.cls.__dict__[statement.name], self.type)
@@ -314,11 +327,17 @@ class InterfaceUnit:
         """Return why values of a type do not have these methods, or ""."""
         if not isinstance(kind, (ClassType, ModuleType, InterfaceType)):
             return f"{kind} has no methods"
+        if self.is_of_modules and isinstance(kind, ClassType):
+            return (
+                f"Class '{kind}' is no module: only a ScriptModule class can be subtype of module "
+                f"interface '{self.type}'"
+            )
         for name, unit in self.methods.items():
             if _method_of(kind, name) is None:
                 return (
                     f"Class '{kind}' does not have method '{name}' but was expected to implement "
-                    f"interface '{self.type}'"
+                    f"interface '{self.type}': the class is not compatible with interface "
+                    f"'{self.type}'"
                 )
             if not _serves(kind, name, unit):
                 return (

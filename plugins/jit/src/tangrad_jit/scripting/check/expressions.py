@@ -19,8 +19,10 @@ from tangrad_jit.scripting.tree.nodes import (
     Const,
     Convert,
     Expr,
+    GetAttr,
     IfElse,
     Iteration,
+    Local,
     MakeDict,
     MakeList,
     MakeTuple,
@@ -533,7 +535,9 @@ class Expressions(Attributes):
         if isinstance(callee, Expr):
             if isinstance(callee.type, ModuleType):
                 return callee.type.unit.call_module(self, callee, args, kwargs, place)
-            if isinstance(callee.type, (kinds.ClassType, kinds.InterfaceType)):
+            if isinstance(callee.type, kinds.InterfaceType):
+                return self.call_method(callee, "forward", args, kwargs, place)
+            if isinstance(callee.type, kinds.ClassType):
                 return self.call_method(callee, "__call__", args, kwargs, place)
             raise ScriptError(f"cannot call a value of type {callee.type}", place)
         return callee.call(self, args, kwargs, place)
@@ -565,12 +569,13 @@ class Expressions(Attributes):
         place = self.place(node)
         owner = self.value(node.value)
         if isinstance(owner, Value):
-            return self._item_of_meaning(owner, node.slice, place)
+            return self._item_of_meaning(owner, node.slice, place, hint)
         kind = owner.type
         if kind == kinds.TENSOR:
             return Subscript(place, kind, owner, self.index_parts(node.slice))
         if isinstance(kind, ModuleType):
-            return self._item_of_meaning(self.children_of(owner, place), node.slice, place)
+            children = self.children_of(owner, place)
+            return self._item_of_meaning(children, node.slice, place, hint)
         if isinstance(kind, TupleType):
             return self._item_of_tuple(owner, node.slice, place)
         index = self._slice_or_index(node.slice)
@@ -592,14 +597,33 @@ class Expressions(Attributes):
             )
         return found
 
-    def _item_of_meaning(self, owner: Value, index: ast.expr, place: Place) -> Any:
+    def _item_of_meaning(
+        self, owner: Value, index: ast.expr, place: Place, hint: Type | None = None
+    ) -> Any:
         if isinstance(index, ast.Slice):
             bounds = [
                 None if part is None else self.constant_of(self.value(part), place, int)
                 for part in (index.lower, index.upper, index.step)
             ]
             return owner.item(self, slice(*bounds), place)
-        return owner.item(self, self.value(index), place)
+        found = self.value(index)
+        if isinstance(hint, kinds.InterfaceType) and isinstance(found, (Local, GetAttr)):
+            return self._chosen_module(owner, found, hint, place)
+        return owner.item(self, found, place)
+
+    def _chosen_module(self, owner: Value, index: Expr, hint: Type, place: Place) -> Expr:
+        """Return the module at a place that is known when the program runs."""
+        lacking = Builtin("raise_key", "rt_no_module(_0)", namespace="")
+        chosen: Expr = Apply(place, hint, lacking, [index])
+        names = self.keys_of(owner, place) if index.type == kinds.STR else None
+        members = owner.members(self, place) or []
+        for k in reversed(range(len(members))):
+            key = Const(place, index.type, k if names is None else names[k])
+            child = self.convert(self.expr_of(owner.item(self, key, place), place), hint, place, "")
+            is_it = choose_builtin("eq", [index, key], {}, place)
+            assert is_it is not None
+            chosen = IfElse(place, hint, is_it, child, chosen)
+        return chosen
 
     def _item_of_tuple(self, owner: Expr, index: ast.expr, place: Place) -> Expr:
         elements = owner.type.elements  # type: ignore[attr-defined]

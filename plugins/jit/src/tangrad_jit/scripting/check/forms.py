@@ -35,6 +35,7 @@ from tangrad_jit.scripting.tree.nodes import (
     Unpack,
 )
 from tangrad_jit.scripting.types import kinds
+from tangrad_jit.scripting.types.annotations import without_members
 from tangrad_jit.scripting.types.kinds import (
     AwaitType,
     DictType,
@@ -204,6 +205,9 @@ def _len(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) 
     if isinstance(value.type, TupleType):
         return Const(place, kinds.INT, len(value.type.elements))
     if isinstance(value.type, ModuleType):
+        own = getattr(value.type.unit.cls, "__len__", None)
+        if own is not None and not str(own.__module__).startswith("tangrad"):
+            return check.call_method(value, "__len__", [], {}, place)
         members = check.children_of(value, place).members(check, place) or []
         return Const(place, kinds.INT, len(members))
     if isinstance(value.type, kinds.ClassType):
@@ -349,6 +353,16 @@ def _isinstance(check: Any, node: ast.Call, hint: Type | None, place: Place) -> 
     others = [m for m in members if m not in inside]
     condition = IsInstance(place, kinds.BOOL, value, inside)
     return InstanceCheck(condition, union_of(inside), union_of(others))
+
+
+def _jit_isinstance(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
+    """Check types with members: without them, a name of containers is refused."""
+    for each in node.args[1:]:
+        for one in each.elts if isinstance(each, ast.Tuple) else [each]:
+            name = ast.unparse(one).rpartition(".")[2]
+            if name.title() in ("List", "Dict", "Tuple", "Optional"):
+                raise ScriptError(str(without_members(name.title())), place)
+    return _isinstance(check, node, hint, place)
 
 
 def _members(kind: Type) -> list[Type]:
@@ -562,7 +576,7 @@ def _forms_of_objects() -> dict[int, tuple[Any, Value]]:
     named.update(
         {
             jit.annotate: NAMED_FORMS["annotate"],
-            jit.isinstance: NAMED_FORMS["isinstance"],
+            jit.isinstance: RawForm("isinstance", _jit_isinstance),
             jit.is_scripting: Form("is_scripting", _constant(True)),
             jit.is_tracing: Form("is_tracing", _constant(False)),
             jit.fork: NAMED_FORMS["fork"],

@@ -18,6 +18,7 @@ from tangrad_jit.scripting.types.kinds import (
     is_subtype,
     optional_of,
 )
+from tangrad_jit.tracing.script_module import ScriptModule
 
 __all__ = ["LibraryMethod", "is_container", "is_library", "result_of_library"]
 
@@ -45,7 +46,8 @@ _ARGUMENTS: dict[tuple[str, str], Type] = {
 
 def is_library(module: nn.Module) -> bool:
     """Return whether a module's forward is one of `tangrad.nn`, or of a package of ours."""
-    made_by = type(module) if isinstance(module, _CONTAINERS) else type(module).forward
+    is_class = isinstance(module, (*_CONTAINERS, ScriptModule))
+    made_by = type(module) if is_class else type(module).forward
     return str(made_by.__module__).split(".")[0] in ("tangrad", "tangrad_quantization")
 
 

@@ -64,7 +64,7 @@ class ModuleUnit:
         cls = type(module)
         self.world, self.cls = world, cls
         self.is_library = is_library(module)
-        self.is_keyed = isinstance(module, nn.ModuleDict)
+        self.is_keyed = isinstance(module, (nn.ModuleDict, nn.ParameterDict))
         self.is_container = is_container(module)
         self.type = ModuleType(_name_of(cls), self)
         self.attributes: dict[str, Type] = {}
@@ -235,7 +235,9 @@ class ModuleUnit:
         return None
 
     def children_of(self, check: Any, owner: Expr, place: Place) -> dict[str, Any]:
-        """Return the modules inside, by name."""
+        """Return the modules inside, by name; of a container of parameters, these."""
+        if issubclass(self.cls, (nn.ParameterList, nn.ParameterDict)):
+            return {n: GetAttr(place, self.attributes[n], owner, n) for n in self.parameter_names}
         return {
             name: GetAttr(place, kind, owner, name)
             for name, kind in self.children.items()

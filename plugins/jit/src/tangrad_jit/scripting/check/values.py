@@ -7,7 +7,7 @@ from typing import Any
 
 from tangrad import nn
 from tangrad_jit.scripting.source.places import Place, ScriptError
-from tangrad_jit.scripting.tree.nodes import Expr, Iteration
+from tangrad_jit.scripting.tree.nodes import Const, Expr, Iteration
 from tangrad_jit.scripting.types.kinds import TENSOR
 
 __all__ = ["Bound", "Loop", "Many", "PythonObject", "Value", "described"]
@@ -177,6 +177,14 @@ class Many(Value):
         """Return the one at a constant index, or several."""
         if isinstance(index, slice):
             return Many(self.items[index])
+        if not isinstance(index, Const):
+            raise ScriptError(
+                "Expected integer literal for index. ModuleList/Sequential indexing is only "
+                "supported with integer literals. For example, 'i = 4; self.layers[i](x)' will "
+                "fail because i is not a literal. Enumeration is supported, e.g. 'for index, v in "
+                "enumerate(self): out = v(inp)'",
+                place,
+            )
         number = check.constant_of(index, place, int)
         try:
             return self.items[number]

@@ -275,6 +275,8 @@ class Printer:
 
     def _on_Apply(self, node: tree.Apply) -> str:
         name = node.builtin.name
+        if name == "raise_key":
+            return f"uninitialized({self.type(node.type)})"
         if not node.builtin.namespace and self.is_for_archive:
             raise UnprintableError("dict() of a dict and of names has no form in archives")
         if name in _AS_CALLS:

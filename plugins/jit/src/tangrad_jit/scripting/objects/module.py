@@ -16,6 +16,7 @@ from tangrad_jit.scripting.objects.entry import Entry
 from tangrad_jit.scripting.objects.function import ConstantMap
 from tangrad_jit.scripting.objects.schema import FunctionSchema
 from tangrad_jit.scripting.program.values import Unfitting, fitted
+from tangrad_jit.scripting.types.kinds import InterfaceType
 from tangrad_jit.tracing.annotations import Attribute
 from tangrad_jit.tracing.script_module import ScriptModule
 
@@ -139,6 +140,10 @@ class ScriptedModule(ScriptModule):
         if isinstance(found, types.FunctionType):
             return types.MethodType(found, self)
         if isinstance(found, property) and found.fget is not None:
+            cls = self.script_unit.cls
+            unused = name in getattr(cls, "__jit_unused_properties__", ())
+            if unused or getattr(found.fget, "_torchscript_modifier", "") in ("ignore", "unused"):
+                raise AttributeError(f"a scripted {cls.__name__} has no attribute '{name}'")
             return found.fget(self)
         if isinstance(found, (staticmethod, classmethod)):
             return found.__get__(None, self.script_unit.cls)
@@ -161,6 +166,8 @@ class ScriptedModule(ScriptModule):
                     f"the attribute '{name}' of a scripted {unit.cls.__name__} has type {known}: "
                     f"it cannot be set to a {type(value).__name__}"
                 ) from None
+        elif unit is not None and (name in unit.children or isinstance(known, InterfaceType)):
+            _check_swap(self, name, value, known)
         elif unit is not None and name in unit.constants:
             raise RuntimeError(f"'{name}' is a constant of a scripted module and cannot be set")
         super().__setattr__(name, value)
@@ -299,6 +306,29 @@ class ScriptedModule(ScriptModule):
     def extra_repr(self) -> str:
         """Show the class that was scripted."""
         return f"original_name={self.original_name}"
+
+
+def _check_swap(module: ScriptedModule, name: str, value: Any, known: Any) -> None:
+    """Check that a module may stand in the place of another: where an interface says so.
+
+    Raises:
+        RuntimeError: it may not.
+    """
+    if value is module._modules.get(name):
+        return
+    if not isinstance(known, InterfaceType):
+        raise RuntimeError(
+            "Cannot re-assign modules in a ScriptModule, tried to replace existing module "
+            f"'{name}': declare its type by an interface"
+        )
+    if not isinstance(value, ScriptedModule):
+        raise RuntimeError(
+            "Cannot re-assign modules in a ScriptModule with non-scripted module, tried to replace "
+            f"existing module '{name}': {type(value).__name__}"
+        )
+    lacking = known.unit.lacking(value.script_unit.type)
+    if lacking:
+        raise RuntimeError(lacking)
 
 
 class HookedModule(ScriptedModule):

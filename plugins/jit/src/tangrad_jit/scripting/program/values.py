@@ -262,6 +262,15 @@ def rt_max_of(one: list[Any], other: list[Any]) -> list[Any]:
     return other if other > one else one
 
 
+def rt_no_module(index: Any) -> Any:
+    """Refuse a place in a container of modules where none stands.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise RuntimeError(f"Index or key {index!r} is out of range of the modules")
+
+
 def rt_extended(values: list[Any], others: list[Any]) -> list[Any]:
     """Append all elements of a list."""
     values.extend(others)

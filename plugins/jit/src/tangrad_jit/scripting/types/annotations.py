@@ -23,7 +23,14 @@ from tangrad_jit.scripting.types.kinds import (
     union_of,
 )
 
-__all__ = ["AnnotationError", "described", "type_of_object", "type_of_syntax", "type_of_value"]
+__all__ = [
+    "AnnotationError",
+    "described",
+    "type_of_object",
+    "type_of_syntax",
+    "type_of_value",
+    "without_members",
+]
 
 
 class AnnotationError(ValueError):
@@ -92,19 +99,20 @@ def type_of_object(annotation: Any, classes: ClassLookup, resolve: Any = None) -
         return found
     origin, members = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in _BARE and not members and annotation != tuple[()]:
-        raise _without_members(_BARE[origin])
+        raise without_members(_BARE[origin])
     if origin is not None:
         return _generic(annotation, origin, members, lambda m: type_of_object(m, classes, resolve))
     if annotation in _BARE:
-        raise _without_members(_BARE[annotation])
+        raise without_members(_BARE[annotation])
     if getattr(annotation, "__name__", "") in _LATER:
-        raise _without_members("Future")
+        raise without_members("Future")
     if isinstance(annotation, type):
         return _of_class(annotation, classes)
     raise AnnotationError(f"Unknown type annotation: '{described(annotation)}'")
 
 
-def _without_members(name: str) -> AnnotationError:
+def without_members(name: str) -> AnnotationError:
+    """Return the error of a container's name that says nothing of its members."""
     if name == "Dict":
         lacking = "contained types. Please add contained type, e.g. Dict[int, int]"
     else:
