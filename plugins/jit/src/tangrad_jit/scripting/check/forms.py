@@ -319,7 +319,8 @@ def _annotate(check: Any, node: ast.Call, hint: Type | None, place: Place) -> An
             f"{value.type}",
             place,
         )
-    return found if found.type == kind else Convert(place, kind, found, "refine")
+    # As in PyTorch: a value keeps its own type where that is one of those, but None does not.
+    return Convert(place, kind, found, "refine") if found.type == kinds.NONE else found
 
 
 def _cast(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
