@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 from tangrad import _C
+from tangrad.tensor import caller
 
 __all__ = [
     "are_deterministic_algorithms_enabled",
@@ -175,13 +176,13 @@ def set_flush_denormal(mode: bool, /) -> bool:
 
 
 def set_warn_always(b: bool, /) -> None:
-    """Say whether warnings come each time; here Python's warning filters decide.
+    """Say whether warnings that come once in a process come each time, if the filters let them.
 
     Raises:
         RuntimeError: it is not a bool.
     """
     _require_bool("set_warn_always", b)
-    _settings["warn_always"] = b
+    _settings["warn_always"] = caller.warns_always = b
 
 
 def is_warn_always_enabled() -> bool:

@@ -177,7 +177,7 @@ class _Check:
                 if (
                     a.dtype.is_floating_point
                     and a.numel()
-                    and float((a - b).abs().max()) > self.atol * self.eps
+                    and (a - b).abs().max().item() > self.atol * self.eps
                 ):
                     raise GradcheckError("Numerical gradient for function expected to be zero")
 
@@ -296,7 +296,7 @@ class _Check:
             seed = _C.lookup_op("ones_like")(_parts(o))
             first, second = self.pulled(k, seed), self.pulled(k, seed)
             for a, b in zip(first, second, strict=True):
-                if a.numel() and float((a - b).abs().max()) > tolerance:
+                if a.numel() and (a - b).abs().max().item() > tolerance:
                     raise GradcheckError(
                         "Backward is not reentrant, i.e., running backward with same input and "
                         "grad_output multiple times gives different values, although analytical "

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad import _C
-from tangrad.dispatch.caller import stacklevel_of_caller
 from tangrad.dispatch.watching import DECOMPOSITION, HOST, KERNEL, watched
+from tangrad.tensor.caller import stacklevel_of_caller
 
 _warned: set[tuple[str, str, str]] = set()
 _fallen_back: dict[str, int] = {}

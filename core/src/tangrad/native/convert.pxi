@@ -8,6 +8,14 @@ for _i, _name in enumerate(("bool", "uint8", "uint16", "uint32", "uint64", "int8
     CONVERSION_ROW[_index_of(_name)] = _i
 
 
+cdef inline int tell_of_imaginary(int old, int new) except -1:
+    """Warn of a cast to a dtype without imaginary parts; a truth is of both parts."""
+    if KIND[old] == KIND_COMPLEX and KIND_BOOL < KIND[new] < KIND_COMPLEX:
+        from tangrad.tensor.caller import warn_once
+        warn_once("Casting complex values to real discards the imaginary part")
+    return 0
+
+
 cdef int copy_into(Tensor dst, Tensor src) except -1:
     """Write src, broadcast and converted, into dst (same or other device), without recording."""
     cdef DeviceRuntime dd = dst.storage_.dev, sd = src.storage_.dev
@@ -21,6 +29,7 @@ cdef int copy_into(Tensor dst, Tensor src) except -1:
                                   f"([{describe_tensor(src)}] into [{describe_tensor(dst)}])")
     if dst.numel_ == 0:
         return 0
+    tell_of_imaginary(src.dtype_.index, dst.dtype_.index)
     if dst.flags & (CONJ | NEG):
         src = as_held_by(dst, src)
         dst = without_flags(dst)

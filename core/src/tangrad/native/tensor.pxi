@@ -293,12 +293,14 @@ cdef class Tensor:
             found = offer_member("__float__", (self,))
             if found is not NotImplemented:
                 return found
+        tell_of_scalar(self)
         value = only_element(self)
         if isinstance(value, complex) and value.imag == 0:
             return value.real
         return float(value)
 
     def __complex__(self):
+        tell_of_scalar(self)
         return complex(only_element(self))
 
     def __index__(self):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import _C
+from tangrad.tensor.caller import warn_once
 from tangrad.tensor.memory import suggested_format
 from tangrad.tensor.transfers import copied, is_pinned, pin_memory
 
@@ -253,11 +254,30 @@ def device_mover(name: str) -> Any:
     return move
 
 
+def _identity_of_number(self: Any, name: str, instead: str) -> _C.Tensor:
+    warn_once(f"{name} is deprecated on 0-D tensors. {instead}")
+    return self.conj() if "conj" in instead else self
+
+
+_AS_IT_IS = "This function is the identity in these cases."
+
+
 def _transposed(self: Any) -> _C.Tensor:
+    if self.ndim == 0:
+        return _identity_of_number(self, "Tensor.T", _AS_IT_IS)
+    if self.ndim != 2:
+        warn_once(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is "
+            "deprecated and it will throw an error in a future release. Consider `x.mT` to "
+            "transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to "
+            "reverse the dimensions of a tensor."
+        )
     return _lookup("permute")(self, tuple(range(self.ndim - 1, -1, -1)))
 
 
 def _matrix_transposed(self: Any) -> _C.Tensor:
+    if self.ndim == 0:
+        return _identity_of_number(self, "Tensor.mT", _AS_IT_IS)
     if self.ndim < 2:
         raise RuntimeError(
             f"tensor.mT is only supported on matrices or batches of matrices. Got {self.ndim}-D "
@@ -271,8 +291,12 @@ def _adjoint(self: Any) -> _C.Tensor:
         raise RuntimeError(
             f"tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor."
         )
+    return _conjugate_transposed(self, "Tensor.H")
+
+
+def _conjugate_transposed(self: Any, name: str = "Tensor.mH") -> _C.Tensor:
     if self.ndim == 0:
-        return self.conj()
+        return _identity_of_number(self, name, "Consider using x.conj().")
     return _matrix_transposed(self).conj()
 
 
@@ -409,7 +433,7 @@ TABLE: dict[str, Any] = {
     "T": property(_transposed),
     "mT": property(_matrix_transposed),
     "H": property(_adjoint),
-    "mH": property(lambda self: _matrix_transposed(self).conj()),
+    "mH": property(_conjugate_transposed),
     "real": property(_real, _set_real),
     "imag": property(_imag, _set_imag),
     "type_as": type_as,

@@ -18,7 +18,7 @@ from tangrad.ops.nn.convolution import (
 )
 from tangrad.ops.nn.convolution_biased import convolution_biased
 from tangrad.ops.nn.fusing import fuses
-from tangrad.plugin import Ints, composite
+from tangrad.plugin import Ints, composite, warn_once
 
 
 def _same_padding(input: Any, kernel: Ints, stride: Ints, dilation: Ints) -> tuple[Any, Ints]:
@@ -28,6 +28,10 @@ def _same_padding(input: Any, kernel: Ints, stride: Ints, dilation: Ints) -> tup
     totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
     extra = [n for total in reversed(totals) for n in (0, total % 2)]
     if any(extra):
+        warn_once(
+            "Using padding='same' with even kernel lengths and odd dilation may require a "
+            "zero-padded copy of the input be created"
+        )
         input = tangrad.constant_pad_nd(input, tuple(extra), 0)
     return input, tuple(total // 2 for total in totals)
 

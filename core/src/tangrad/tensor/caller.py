@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from types import FrameType
 
 _OURS = ("tangrad", "importlib")
+warns_always = False
+_told: set[str] = set()
+
+
+def warn_once(message: str) -> None:
+    """Warn, at the line of the program, once in a process; each time after `set_warn_always`."""
+    if warns_always or message not in _told:
+        warnings.warn(message, UserWarning, stacklevel=stacklevel_of_caller())
+        _told.add(message)
 
 
 def stacklevel_of_caller() -> int:
