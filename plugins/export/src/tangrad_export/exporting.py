@@ -132,7 +132,7 @@ def module_of(
     if training:
         from tangrad_export.program.training import train_entry
 
-        entries.append(train_entry(model, args, dynamic_shapes, loss, targets, optimizer))
+        entries.append(train_entry(model, args, dynamic_shapes, loss, targets, optimizer, entries[0]))
         state = dict(model.state_dict(keep_vars=True))
         state = {path: value.detach() for path, value in state.items()}
     kind = type(model).__name__
@@ -175,11 +175,7 @@ class _Called(Model):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
-        self.function = function
-
-    def forward(self, *args: Any) -> Any:
-        """Call the function."""
-        return self.function(*args)
+        self.forward = function  # whose arguments keep their names
 
 
 def _evaluated(model: Any, args: tuple[Any, ...], dynamic_shapes: Any) -> Any:
@@ -192,9 +188,6 @@ def _evaluated(model: Any, args: tuple[Any, ...], dynamic_shapes: Any) -> Any:
                 f"export.c: expected a module or a function, got {type(model).__name__}"
             )
         model = _Called(model)
-        if dynamic_shapes is not None:
-            shapes = dynamic_shapes.values() if isinstance(dynamic_shapes, dict) else dynamic_shapes
-            dynamic_shapes = (tuple(shapes),)
     refuse_hooks(model)
     for part in model.modules():
         part.training = False

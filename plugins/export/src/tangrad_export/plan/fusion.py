@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad_export.program.buffers import Buffer
+from tangrad_export.program.running import Guard
 from tangrad_export.steps.base import Step
 from tangrad_export.steps.folds import Reduction
 from tangrad_export.steps.loops import Access, Body, Evaluation, Loop
@@ -44,6 +45,8 @@ def fuse(steps: list[Step], results: set[Buffer]) -> list[Step]:
         between = [made[j] for j in range(k + 1, later[0]) if j not in gone]
         reads = step.read_buffers()
         if any(other.written_buffers() & reads for other in between):
+            continue
+        if step.errors is not None and any(isinstance(other, Guard) for other in between):
             continue
         if user.written_buffers() & reads and not isinstance(user, Loop):
             continue

@@ -99,6 +99,27 @@ class Check(Step):
         return [f"if (!{at[0]}[0]) {at[1]}[0] = 1;"]
 
 
+class Guard(Step):
+    """Leave the function if a step has reported something.
+
+    Args:
+        cell: where steps report.
+    """
+
+    def __init__(self, cell: Ref) -> None:
+        super().__init__([cell], (), [])
+
+    def text(self, names: list[str], at: list[str], n: list[Any]) -> list[str]:
+        """Return the branch; `@` stands for what the function returns."""
+        return [f"if ({at[0]}[0]) return @;"]
+
+
+def guard(recording: Recording) -> None:
+    """Have a program end here if a step has reported something, where one can."""
+    if recording.errors is not None:
+        recording.add(Guard(Ref(recording.errors, 0, "int64")))
+
+
 class Runner:
     """Runs the calls of a program's graph on the device.
 
@@ -226,6 +247,7 @@ def lay_out(
         runner = Runner(program, recording, bind)
         results = runner.run(leaves, names)
         recording.origin = Origin()
+        guard(recording)
         outputs = [place_output(recording, r, k) for k, r in enumerate(tensors_of(results))]
     inputs = [recording.keep(t) for _, t in runner.inputs]
     made = LaidOut(recording, inputs, outputs)
@@ -257,7 +279,7 @@ def place_output(recording: Recording, result: Any, number: int) -> tuple[Buffer
         for s in recording.steps
     )
     name = f"out{number}"
-    if whole and ref.buffer.kind == "arena" and not uploaded:
+    if whole and ref.buffer.kind == "arena" and not uploaded and recording.errors is None:
         buffer = ref.buffer
         buffer.kind, buffer.name, buffer.dtype = "output", name, result.dtype.name
         return buffer, tuple(result.shape), result.dtype.name

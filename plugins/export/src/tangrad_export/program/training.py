@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import tangrad
@@ -19,6 +18,7 @@ from tangrad_export.program.running import (
     LaidOut,
     Runner,
     counters_of,
+    guard,
     on_device,
     origin_of,
     place_output,
@@ -57,8 +57,11 @@ def train_entry(
     loss: Any,
     targets: Any,
     optimizer: Any,
+    run: Entry,
 ) -> Entry:
     """Return the function that takes a step of training.
+
+    Its inputs are called as those of `run`.
 
     Raises:
         ExportError: the optimizer, the loss or an op cannot be written.
@@ -75,6 +78,7 @@ def train_entry(
         program = exporting.program_of(step, (*args, *wanted), shapes)
     leaves, sizes = exporting.example_leaves(program), exporting.sizes_of(program)
     names = exporting.names_of(program, leaves, sizes)
+    names[: len(run.inputs)] = [p.name for p in run.inputs]
     for k in range(len(wanted)):
         names[len(names) - len(wanted) + k] = f"target_{k}" if several else "target"
     first = _eager_loss(step, (*args, *wanted))
@@ -158,7 +162,7 @@ def _shapes(declared: Any, args: tuple[Any, ...], targets: tuple[Any, ...]) -> A
         for target in targets:
             same = first and target.dim() and target.shape[0] == first[1]
             shapes.append({0: first[0]} if same else None)
-    return (tuple(shapes),)
+    return tuple(shapes)
 
 
 def _eager_loss(step: Any, args: tuple[Any, ...]) -> Tensor:
@@ -291,6 +295,7 @@ def _lay_out(
             recording.origin = Origin("optimizer")
             # A copy, as the step may write what the loss was computed from.
             output = place_output(recording, result.detach().clone(), 0)
+            guard(recording)
             optimizer.step()
     output[0].name = "loss"
     inputs = [recording.keep(t) for _, t in runner.inputs]

@@ -9,6 +9,7 @@ from tangrad.random.generator import get_default_generator
 from tangrad_export.plan.arena import POOLS
 from tangrad_export.plan.entry import Entry, Parameter, Variant
 from tangrad_export.program.buffers import Buffer, Ref
+from tangrad_export.program.running import Guard
 from tangrad_export.steps.base import Number, Step, ctype, itemsize
 from tangrad_export.steps.copies import Upload
 from tangrad_export.steps.templates import Call
@@ -320,11 +321,16 @@ class Module:
             if told != before:
                 lines.append(f"/* {told} */")
                 before = told
-            lines += self._step(step, numbers, offsets, variant)
+            lines += self._step(step, numbers, offsets, variant, entry.kind)
         return lines
 
     def _step(
-        self, step: Step, numbers: list[Number], offsets: list[Number], variant: Variant
+        self,
+        step: Step,
+        numbers: list[Number],
+        offsets: list[Number],
+        variant: Variant,
+        kind: str,
     ) -> list[str]:
         at = []
         for k, (ref, offset) in enumerate(zip(step.refs, offsets, strict=True)):
@@ -341,7 +347,10 @@ class Module:
                 self.weights[key] = unique("c_bytes", self._taken), buffer
             return [f"memcpy({at[0]}, {self.weights[key][0]}, {len(step.content)});"]
         names = [self.functions.name(f) for f in step.functions()]
-        return step.text(names, at, list(numbers))
+        lines = step.text(names, at, list(numbers))
+        if isinstance(step, Guard):
+            return [line.replace("@", "1" if kind == "run" else "NAN") for line in lines]
+        return lines
 
     def pointer(self, ref: Ref, offset: Number, variant: Variant, plain: bool) -> str:
         """Return a pointer to a place, which writes if it must."""

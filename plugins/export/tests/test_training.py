@@ -1,0 +1,177 @@
+"""`training=True`: steps in C whose losses are eager's, number by number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from compiling import array, exported, loaded, needs_compiler, pointer, self_tested
+
+import tangrad
+from tangrad import nn
+from tangrad.export import Dim
+from tangrad_export import ExportError
+
+F, O = nn.functional, tangrad.optim
+pytestmark = needs_compiler
+
+OPTIMIZERS = {
+    "sgd": lambda p: O.SGD(p, 0.1),
+    "nesterov": lambda p: O.SGD(p, 0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "adam": lambda p: O.Adam(p, 0.01),
+    "amsgrad": lambda p: O.Adam(p, 0.01, amsgrad=True, weight_decay=0.1),
+    "adamw": lambda p: O.AdamW(p, 0.01),
+    "rmsprop": lambda p: O.RMSprop(p, 0.01, centered=True, momentum=0.5),
+    "adagrad": lambda p: O.Adagrad(p, 0.05, lr_decay=0.1),
+}
+
+
+def network() -> Any:
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Dropout(0.3),
+        nn.Linear(36, 3),
+    )
+
+
+def losses_of(library: Any, *arrays: Any, steps: int = 20) -> list[float]:
+    import ctypes
+
+    library.model_train_step.restype = ctypes.c_float
+    return [library.model_train_step(*map(pointer, arrays)) for _ in range(steps)]
+
+
+def eager(model: Any, optimizer: Any, x: Any, y: Any, loss: Any, steps: int = 20) -> list[float]:
+    found = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        value = loss(model(x), y)
+        value.backward()
+        optimizer.step()
+        found.append(float(value.item()))
+    return found
+
+
+def weight_of(library: Any, name: str) -> Any:
+    import ctypes
+
+    library.model_weights.restype = ctypes.POINTER(ctypes.c_float)
+    count = ctypes.c_size_t()
+    found = library.model_weights(name.encode(), ctypes.byref(count))
+    return np.ctypeslib.as_array(found, (count.value,)) if found else None
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("taken", [0, 2])
+def test_losses_are_eagers(name: str, taken: int, tmp_path: Path) -> None:
+    tangrad.manual_seed(1)
+    model, x, y = network(), tangrad.randn(8, 1, 8, 8), tangrad.randint(0, 3, (8,))
+    optimizer = OPTIMIZERS[name](model.parameters())
+    eager(model, optimizer, x, y, F.cross_entropy, taken)
+    before = {k: v.detach().clone() for k, v in model.state_dict().items()}
+    options = {"training": True, "loss": F.cross_entropy, "targets": y, "optimizer": optimizer}
+    source = exported(model, (x,), tmp_path, **options)
+    assert all(tangrad.equal(v, before[k]) for k, v in model.state_dict().items())
+    library = loaded(source)
+    mine = losses_of(library, array(x), array(y))
+    np.testing.assert_allclose(
+        mine, eager(model, optimizer, x, y, F.cross_entropy), rtol=0, atol=1e-4
+    )
+    for path, value in model.state_dict().items():
+        if value.dtype == tangrad.float32:
+            found = weight_of(library, path)
+            np.testing.assert_allclose(found, array(value).ravel(), rtol=0, atol=1e-3)
+    assert weight_of(library, "none") is None
+
+
+def test_a_self_test_takes_a_step(tmp_path: Path) -> None:
+    model = nn.Linear(3, 2)
+    self_tested(
+        exported(
+            model,
+            (tangrad.randn(4, 3),),
+            tmp_path,
+            training=True,
+            loss=nn.MSELoss(),
+            targets=tangrad.randn(4, 2),
+            optimizer=O.SGD(model.parameters(), 0.1),
+        ),
+        most=1e-4,
+    )
+
+
+def test_targets_may_be_several(tmp_path: Path) -> None:
+    model = nn.Linear(3, 2)
+    targets = (tangrad.randn(4, 2), tangrad.tensor([0, 1, 1, 0]))
+
+    def loss(out: Any, given: Any) -> Any:
+        return F.mse_loss(out, given[0]) + F.cross_entropy(out, given[1])
+
+    x = tangrad.randn(4, 3)
+    optimizer = O.Adam(model.parameters(), 0.1)
+    source = exported(
+        model, (x,), tmp_path, training=True, loss=loss, targets=targets, optimizer=optimizer
+    )
+    mine = losses_of(loaded(source), array(x), *map(array, targets))
+    np.testing.assert_allclose(mine, eager(model, optimizer, x, targets, loss), atol=1e-4)
+
+
+def test_gradients_are_clipped_by_a_hook_of_the_optimizer(tmp_path: Path) -> None:
+    model = nn.Linear(3, 2)
+    optimizer = O.SGD(model.parameters(), 0.5)
+    optimizer.register_step_pre_hook(
+        lambda *args: nn.utils.clip_grad_norm_(model.parameters(), 0.1) and None
+    )
+    x, y = tangrad.randn(4, 3), tangrad.randn(4, 2)
+    source = exported(
+        model, (x,), tmp_path, training=True, loss=F.mse_loss, targets=y, optimizer=optimizer
+    )
+    mine = losses_of(loaded(source), array(x), array(y))
+    np.testing.assert_allclose(mine, eager(model, optimizer, x, y, F.mse_loss), atol=1e-4)
+
+
+def test_the_batch_varies(tmp_path: Path) -> None:
+    import ctypes
+
+    model = nn.Linear(3, 2)
+    optimizer = O.SGD(model.parameters(), 0.1)
+    x, y = tangrad.randn(4, 3), tangrad.randn(4, 2)
+    source = exported(
+        model,
+        (x,),
+        tmp_path,
+        training=True,
+        loss=F.mse_loss,
+        targets=y,
+        optimizer=optimizer,
+        dynamic_shapes=({0: Dim("batch", min=1, max=8)},),
+    )
+    library = loaded(source)
+    library.model_train_step.restype = ctypes.c_float
+    for size in (2, 8, 5):
+        x, y = tangrad.randn(size, 3), tangrad.randn(size, 2)
+        mine = library.model_train_step(size, pointer(array(x)), pointer(array(y)))
+        (wanted,) = eager(model, optimizer, x, y, F.mse_loss, 1)
+        assert abs(mine - wanted) < 1e-4
+    assert np.isnan(library.model_train_step(9, pointer(array(x)), pointer(array(y))))
+
+
+def test_other_optimizers_are_refused(tmp_path: Path) -> None:
+    model = nn.Linear(3, 2)
+    with pytest.raises(ExportError, match="Rprop"):
+        exported(
+            model,
+            (tangrad.randn(4, 3),),
+            tmp_path,
+            training=True,
+            loss=F.mse_loss,
+            targets=tangrad.randn(4, 2),
+            optimizer=O.Rprop(model.parameters()),
+        )
+    assert list(tmp_path.iterdir()) == []
