@@ -17,6 +17,7 @@ from tangrad.export import export as exported
 from tangrad.nn import Module
 from tangrad_onnx.errors import OnnxExporterError
 from tangrad_onnx.program import ONNXProgram
+from tangrad_onnx.quantized_modules import on_floats
 from tangrad_onnx.state import custom_forms, exporting
 from tangrad_onnx.writing.program import write_model
 
@@ -147,10 +148,12 @@ def _program(
 ) -> Any:
     if isinstance(model, ExportedProgram):
         return model
-    if not isinstance(model, Module):
-        if not callable(model):
-            kind = type(model).__name__
-            raise TypeError(f"export: expected a module or a function, got {kind}")
+    if isinstance(model, Module):
+        model = on_floats(model)
+    elif not callable(model):
+        kind = type(model).__name__
+        raise TypeError(f"export: expected a module or a function, got {kind}")
+    else:
         model = _Called(model)
     if args and isinstance(args[-1], dict) and not kwargs and not _takes(model, len(args)):
         args, kwargs = args[:-1], args[-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,9 +112,23 @@ class Writer:
 
     def tensor(self, value: Tensor, name: str) -> str:
         """Return the name of a tensor that the file holds."""
+        return self.tensor_of(to_array(value), name)
+
+    def tensor_of(self, array: Any, name: str) -> str:
+        """Return the name of an array that the file holds."""
         made = self.unique(name)
-        self.initializers.append(_stored(to_array(value), made))
+        self.initializers.append(_stored(array, made))
         return made
+
+    def held(self, name: str) -> Any:
+        """Return the array that a name of the file stands for, None if it is computed."""
+        found = next((proto for proto in self.initializers if proto.name == name), None)
+        return None if found is None else numpy_helper.to_array(found)
+
+    def used_initializers(self) -> list[TensorProto]:
+        """Return those that a node reads, in the graph or in one inside of it."""
+        used = set(_read_by(self.nodes))
+        return [proto for proto in self.initializers if proto.name in used]
 
     def op(
         self,
@@ -217,6 +231,14 @@ class Writer:
         """Take a part of an axis."""
         vectors = [self.sizes([number]) for number in (start, end, axis, step)]
         return str(self.op("Slice", name, *vectors))
+
+
+def _read_by(nodes: Iterable[NodeProto]) -> Iterator[str]:
+    for node in nodes:
+        yield from node.input
+        for attribute in node.attribute:
+            yield from _read_by(attribute.g.node)
+            yield from (output.name for output in attribute.g.output)
 
 
 def _stored(array: Any, name: str) -> TensorProto:

@@ -122,7 +122,7 @@ class _Model:
                 self._node(node)
         results = self._outputs(outputs)
         graph = helper.make_graph(
-            self.w.nodes, "main_graph", self.inputs, results, initializer=self.w.initializers
+            self.w.nodes, "main_graph", self.inputs, results, initializer=self.w.used_initializers()
         )
         imports = [helper.make_opsetid("", self.opset)]
         domains = {**self.w.domains, **self.custom_opsets}

@@ -7,6 +7,7 @@ from tangrad_onnx.writing.forms import (  # noqa: F401  (each registers its form
     counted,
     indexing,
     layers,
+    quantization,
     reductions,
     shapes,
 )
