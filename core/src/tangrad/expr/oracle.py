@@ -193,7 +193,7 @@ class _MultiplePrecision:
     """Compute in mpmath's numbers."""
 
     def __init__(self, prec: int) -> None:
-        import mpmath  # type: ignore[import-untyped]
+        import mpmath
 
         self.mp = mp = mpmath.mp.clone()
         mp.prec = prec
