@@ -62,18 +62,22 @@ class FileCheck:
         """Expect what matches a regular expression."""
         return self._add("regex", test_string)
 
-    def run(self, checks_or_text: Any, text: Any = None) -> None:
-        """Make the checks: those that were added, or of a text's lines of the form `CHECK: ...`.
+    def run(self, checks_file: Any, test_file: Any = None) -> None:
+        """Make the checks of a text: those that were added, or those of lines `CHECK: ...`.
+
+        Args:
+            checks_file: the text, or where there is another, the lines.
+            test_file: the text.
 
         Raises:
             RuntimeError: one of them fails.
         """
         checks = self._checks
-        if text is not None:
-            checks = list(_directives(str(checks_or_text)))
+        if test_file is not None:
+            checks = list(_directives(str(checks_file)))
             if not checks:
                 raise RuntimeError("Could not find any checks")
-        _Run(str(checks_or_text if text is None else text)).make(checks)
+        _Run(str(checks_file if test_file is None else test_file)).make(checks)
 
 
 def _directives(text: str) -> Iterator[tuple[str, str, int]]:

@@ -6,6 +6,7 @@ import struct
 from typing import Any
 
 import tangrad
+from tangrad_jit.scripting.program.values import rt_code
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.kinds import DictType, ListType, OptionalType, TupleType, Type
 
@@ -115,6 +116,12 @@ class ObjectPickler:
             self.integer(value)
         elif isinstance(value, float):
             self.out += b"G" + struct.pack(">d", value)
+        elif isinstance(value, tangrad.device):
+            self.name("torch", "device")
+            self.text(str(value))
+            self.out += b"\x85R"
+        elif isinstance(value, (tangrad.dtype, tangrad.layout, tangrad.memory_format)):
+            self.integer(rt_code(value))
         elif isinstance(value, complex):
             self.name("builtins", "complex")
             self.value(value.real, kinds.FLOAT)

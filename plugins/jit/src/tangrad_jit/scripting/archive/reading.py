@@ -165,6 +165,7 @@ class _Reader:
             ("collections", "OrderedDict"): OrderedDict,
             ("torch.jit._pickle", "restore_type_tag"): lambda value, text: value,
             ("builtins", "complex"): complex,
+            ("torch", "device"): _device,
             ("__builtin__", "complex"): complex,
             **{
                 ("torch.jit._pickle", f"build_{kind}list"): list
@@ -276,6 +277,18 @@ class _Reader:
             raise SerializationError(
                 f"jit.load: a value of type {kind} is a {type(value).__name__}"
             ) from None
+
+
+def _device(text: Any) -> Any:
+    """Return a device by its text.
+
+    Raises:
+        SerializationError: it is none.
+    """
+    try:
+        return tangrad.device(str(text))
+    except RuntimeError as error:
+        raise SerializationError(f"jit.load: {error}") from None
 
 
 def _replaced(value: Any, make: Any) -> Any:

@@ -39,7 +39,7 @@ class ArchiveCode:
     """
 
     def __init__(self, world: Any, read: Callable[[str], str | None], constants: Any) -> None:
-        self.world, self._read = world, read
+        self.world, self._read, self.constants = world, read, constants
         self._found: dict[str, Any] = {}
         self._files: dict[str, tuple[Source, dict[str, ast.stmt]] | None] = {}
         self.names = ArchiveNames(self.find, constants)
@@ -98,8 +98,16 @@ class ArchiveCode:
         for argument, default in zip(
             arguments[len(arguments) - len(node.args.defaults) :], node.args.defaults, strict=True
         ):
-            defaults[argument.arg] = _literal(default, source)
+            defaults[argument.arg] = self._default(default, source)
         return Unit(self.world, node.name, name, source, node, self.names, defaults, owner)
+
+    def _default(self, node: ast.expr, source: Source) -> Any:
+        """Return a default: a literal, or a tensor of the archive."""
+        name = ast.unparse(node)
+        number = name.removeprefix("CONSTANTS.c")
+        if number != name and number.isdigit() and int(number) < len(self.constants):
+            return self.constants[int(number)]
+        return _literal(node, source)
 
     def type_of(self, node: ast.AST, source: Source) -> Type:
         """Return the type that an annotation means.

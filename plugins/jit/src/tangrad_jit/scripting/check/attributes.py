@@ -176,8 +176,8 @@ class Attributes:
         found: Any = None
         if kind == kinds.TENSOR:
             found = self._of_tensor(owner, name, place)
-        elif isinstance(kind, TupleType) and name in kind.names:
-            k = kind.names.index(name)
+        elif isinstance(kind, TupleType) and name in (kind.names or kind.fields):
+            k = (kind.names or kind.fields).index(name)
             return TupleItem(place, kind.elements[k], owner, k)
         elif isinstance(kind, (ClassType, ModuleType)):
             found = kind.unit.attribute(self, owner, name, place)

@@ -80,9 +80,11 @@ sum(bool[] self) -> int :: sum(_0)
 any(bool[] self) -> bool :: any(_0)
 any(int[] self) -> bool :: any(_0)
 any(float[] self) -> bool :: any(_0)
+any(str[] self) -> bool :: any(_0)
 all(bool[] self) -> bool :: all(_0)
 all(int[] self) -> bool :: all(_0)
 all(float[] self) -> bool :: all(_0)
+all(str[] self) -> bool :: all(_0)
 eq(bool a, bool b) -> bool :: _0 == _1
 eq(scalar a, scalar b) -> bool :: _0 == _1
 eq(str a, str b) -> bool :: _0 == _1

@@ -12,14 +12,14 @@ from tangrad_jit.scripting.check.builtins import to_type
 from tangrad_jit.scripting.check.statements import Statements
 from tangrad_jit.scripting.check.values import Value
 from tangrad_jit.scripting.source.places import FrontendError, Place, ScriptError, Source, place_of
-from tangrad_jit.scripting.tree.nodes import Const, Expr, Node, Return
+from tangrad_jit.scripting.tree.nodes import Const, Expr, MakeList, Node, Return
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.annotations import (
     AnnotationError,
     type_of_object,
     type_of_syntax,
 )
-from tangrad_jit.scripting.types.kinds import OptionalType, Type, is_subtype
+from tangrad_jit.scripting.types.kinds import ListType, OptionalType, Type, is_subtype
 
 __all__ = ["FunctionValue", "Parameter", "Unit"]
 
@@ -274,6 +274,10 @@ class Unit:
 
     def _fitted(self, check: Any, value: Expr, parameter: Parameter, place: Place) -> Expr:
         found = to_type(value, parameter.type)
+        kind = parameter.type
+        if found is None and isinstance(kind, ListType) and kind.broadcast:
+            one = to_type(value, kind.element)
+            found = None if one is None else MakeList(place, kind, [one] * kind.broadcast)
         if found is None:
             hint = ""
             if isinstance(value.type, OptionalType):

@@ -14,6 +14,7 @@ from tangrad import nn
 from tangrad_jit.scripting.check.functions import FunctionValue, Unit
 from tangrad_jit.scripting.check.generated import hooked_call
 from tangrad_jit.scripting.check.library_modules import LibraryMethod, is_container, is_library
+from tangrad_jit.scripting.check.listings import LISTINGS, Listing
 from tangrad_jit.scripting.check.python_names import PythonNames
 from tangrad_jit.scripting.check.traced import TracedMethod
 from tangrad_jit.scripting.check.values import Bound, Value
@@ -214,6 +215,8 @@ class ModuleUnit:
             return GetAttr(place, self.attributes[name], owner, name)
         if name in self.functions:
             return check.meaning(self.functions[name], place, name)
+        if name in LISTINGS and getattr(nn.Module, name) is getattr(self.cls, name):
+            return Listing(owner, name)
         if self.is_keyed and name in ("keys", "values", "items"):
             return Part(self.children_of(check, owner, place), name)
         if name in self.failed:

@@ -115,9 +115,10 @@ def _of_op(op: Any) -> OpSignature:
 
 def _result_type(text: str, python_class: Any = None) -> Type:
     if text.startswith("("):
-        members = [member.split()[0] for member in text[1:-1].split(", ") if member]
-        found = [_result_type(member) for member in members]
-        return TupleType(found)
+        members = [member.split() for member in text[1:-1].split(", ") if member]
+        fields = [member[1] for member in members if len(member) > 1]
+        found = [_result_type(member[0]) for member in members]
+        return TupleType(found, fields=fields if len(fields) == len(found) else ())
     known: dict[str, Type] = {
         "Tensor": kinds.TENSOR,
         "Tensor[]": _TENSORS,

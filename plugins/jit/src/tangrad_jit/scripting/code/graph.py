@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,7 +29,14 @@ __all__ = ["Block", "ScriptGraph", "ScriptNode", "ScriptValue", "shown_type"]
 def shown_type(kind: Type) -> str:
     """Return a type as graphs show it: `int[]`, `Tensor?`."""
     if isinstance(kind, ListType):
-        return f"{shown_type(kind.element)}[]"
+        return f"{shown_type(kind.element)}[{kind.broadcast or ''}]"
+    if isinstance(kind, TupleType) and kind.names:
+        fields = [
+            f"{name} : {shown_type(member)}"
+            + (f" = {text_of(kind.defaults[name])}" if name in kind.defaults else "")
+            for name, member in zip(kind.names, kind.elements, strict=True)
+        ]
+        return f"NamedTuple({', '.join(fields)})"
     if isinstance(kind, OptionalType):
         return f"{shown_type(kind.element)}?"
     if isinstance(kind, DictType):
@@ -109,7 +117,7 @@ class ShownType:
 def _shown(value: Any) -> str:
     """Return an attribute of a node as graphs show it."""
     if isinstance(value, str):
-        return f'"{value}"'
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, enum.Enum):

@@ -24,8 +24,11 @@ def graph_of(unit: Any, inline: bool = False) -> ScriptGraph:
         unit: the function.
         inline: whether what it calls stands in the place of calls.
     """
+    kept: dict[bool, ScriptGraph] = unit.__dict__.setdefault("graphs", {})
+    if inline in kept:
+        return kept[inline]
     lowering = _Lowering(inline)
-    graph = ScriptGraph()
+    graph = kept[inline] = ScriptGraph()
     lowering.block = graph
     env = {}
     used = {node.name for node in tree.every(unit.body) if isinstance(node, tree.Local)}

@@ -130,7 +130,10 @@ class Printer:
         parts = []
         for p in unit.parameters:
             default = f"={self.constant(p.default, p.type)}" if p.has_default else ""
-            parts.append(f"{_safe(p.name)}: {self.type(p.type)}{default}")
+            kind = f": {self.type(p.type)}"
+            if isinstance(p.type, ModuleType) and not parts and not self.is_for_archive:
+                kind = ""
+            parts.append(f"{_safe(p.name)}{kind}{default}")
         given = f",\n{indent}    ".join(parts)
         head = f"{indent}def {name or unit.node.name}({given}) -> {self.type(unit.returned)}:\n"
         return head + self._block(unit.body, indent + "  ")

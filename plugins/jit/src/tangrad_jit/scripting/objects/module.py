@@ -172,13 +172,20 @@ class ScriptedModule(ScriptModule):
             raise RuntimeError(f"'{name}' is a constant of a scripted module and cannot be set")
         super().__setattr__(name, value)
 
+    def _holds(self, special: str) -> bool:
+        """Return whether a method of containers is that of the library."""
+        own = getattr(self.script_unit.cls, special, None)
+        return self.script_unit.is_container and str(
+            getattr(own, "__module__", "tangrad")
+        ).startswith("tangrad")
+
     def __len__(self) -> int:
-        if self.script_unit.is_container:
+        if self._holds("__len__"):
             return len(self._modules)
         return int(self._special("__len__")())
 
     def __iter__(self) -> Any:
-        if self.script_unit.is_container:
+        if self._holds("__iter__"):
             return iter(self._modules if self.script_unit.is_keyed else self._modules.values())
         return self._special("__iter__")()
 
@@ -190,7 +197,7 @@ class ScriptedModule(ScriptModule):
         return self._special("__getitem__")(key)
 
     def __contains__(self, key: Any) -> bool:
-        if self.script_unit.is_container:
+        if self._holds("__contains__"):
             return key in (self._modules if self.script_unit.is_keyed else self._modules.values())
         return bool(self._special("__contains__")(key))
 

@@ -329,3 +329,49 @@ def rt_factorial(a: int) -> int:
         raise RuntimeError("factorial() not defined for negative values")
     # From 66 on it is a multiple of 2 ** 64.
     return rt_wrap(math.factorial(a)) if a < 66 else 0
+
+
+# --- numbers whose kind is known when the program runs
+
+
+def _are_ints(*numbers: Any) -> bool:
+    return all(isinstance(number, int) for number in numbers)
+
+
+def _are_complex(*numbers: Any) -> bool:
+    return any(isinstance(number, complex) for number in numbers)
+
+
+def rt_scalar_add(a: Any, b: Any) -> Any:
+    """Add."""
+    return rt_wrap(a + b) if _are_ints(a, b) else a + b
+
+
+def rt_scalar_sub(a: Any, b: Any) -> Any:
+    """Subtract."""
+    return rt_wrap(a - b) if _are_ints(a, b) else a - b
+
+
+def rt_scalar_mul(a: Any, b: Any) -> Any:
+    """Multiply."""
+    return rt_wrap(a * b) if _are_ints(a, b) else a * b
+
+
+def rt_scalar_div(a: Any, b: Any) -> Any:
+    """Divide; of ints the result is a float."""
+    return rt_complex_div(a, b) if _are_complex(a, b) else rt_div(a, b)
+
+
+def rt_scalar_floordiv(a: Any, b: Any) -> Any:
+    """Divide and round down."""
+    return rt_wrap(a // b) if _are_ints(a, b) else rt_floordiv(a, b)
+
+
+def rt_scalar_remainder(a: Any, b: Any) -> Any:
+    """Return the remainder, which has the sign of the divisor."""
+    return a % b if _are_ints(a, b) else rt_remainder(a, b)
+
+
+def rt_scalar_pow(a: Any, b: Any) -> Any:
+    """Raise to a power; of ints the result is a float."""
+    return rt_complex_pow(a, b) if _are_complex(a, b) else rt_pow(a, b)

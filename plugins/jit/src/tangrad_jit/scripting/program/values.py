@@ -548,8 +548,10 @@ def fitted(value: Any, kind: Type) -> Any:
         return _one_of(value, kind)
     if shared(value, kind):
         return value
+    if isinstance(kind, ListType) and kind.broadcast and type(value) in (int, float, bool):
+        return [fitted(value, kind.element)] * kind.broadcast
     if isinstance(kind, ListType) and isinstance(value, (list, tuple, range)):
-        if kind.element == kinds.BOOL and all(type(item) is int for item in value):
+        if kind.element == kinds.BOOL and all(type(item) in (int, bool) for item in value):
             return [bool(item) for item in value]
         return [fitted(item, kind.element) for item in value]
     if isinstance(kind, DictType) and isinstance(value, dict):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
 from typing import Any
 
 from tangrad_jit.scripting.source.places import FrontendError, ScriptError, Source
@@ -60,11 +59,17 @@ def _parsed(obj: Any) -> tuple[Source, ast.Module]:
             "typed at a prompt, or made by exec, has none"
         ) from error
     text = "".join(lines)
-    dedented = textwrap.dedent(text)
     shown = [line.rstrip("\n") for line in lines]
-    start = next((k for k, line in enumerate(shown) if line.strip()), 0)
-    source = Source(file, first, shown, len(shown[start]) - len(shown[start].lstrip()))
-    return source, parse_text(dedented, source)
+    source = Source(file, first, shown)
+    if not text[:1].isspace():
+        return source, parse_text(text, source)
+    # Texts of several lines, and comments, may stand further left than the function.
+    tree = parse_text(f"if True:\n{text}", source)
+    found = tree.body[0]
+    assert isinstance(found, ast.If)
+    for node in found.body:
+        ast.increment_lineno(node, -1)
+    return source, ast.Module(found.body, [])
 
 
 def parse_text(text: str, source: Source) -> ast.Module:
@@ -77,7 +82,10 @@ def parse_text(text: str, source: Source) -> ast.Module:
         raise ScriptError(f"the source in {source.file} is larger than any program")
     _check_depth(text, source)
     try:
-        return ast.parse(text, type_comments=True)
+        try:
+            return ast.parse(text, type_comments=True)
+        except SyntaxError:  # a type comment where Python's grammar has none
+            return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise FrontendError(f"the source in {source.file} cannot be parsed: {error}") from None
 

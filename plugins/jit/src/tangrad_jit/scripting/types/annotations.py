@@ -251,6 +251,9 @@ def _subscripted(
 ) -> Type:
     base = ast.unparse(node.value)
     short = base.rpartition(".")[2]
+    if short.startswith("BroadcastingList"):
+        count = short.removeprefix("BroadcastingList")
+        return ListType(inner(members[0]), int(count) if count.isdigit() else 1)
     if short in _LATER:
         return _LATER[short](inner(members[0]))
     found = name_of(base)

@@ -94,12 +94,17 @@ ENUM_LIKE = (DTYPE, LAYOUT, MEMORY_FORMAT)
 
 
 class ListType(Type):
-    """A list."""
+    """A list.
 
-    __slots__ = ("element",)
+    Attributes:
+        element: the type of its elements.
+        broadcast: of a parameter, how often one value is taken in the place of a list, or 0.
+    """
 
-    def __init__(self, element: Type) -> None:
-        self.element = element
+    __slots__ = ("broadcast", "element")
+
+    def __init__(self, element: Type, broadcast: int = 0) -> None:
+        self.element, self.broadcast = element, broadcast
         self.text = f"List[{element}]"
 
 
@@ -141,9 +146,10 @@ class TupleType(Type):
         names: of a named tuple's fields, or ().
         python_class: the class of a named tuple.
         defaults: name -> default of a field.
+        fields: names of the members of what an op returns, or ().
     """
 
-    __slots__ = ("defaults", "elements", "names", "python_class")
+    __slots__ = ("defaults", "elements", "fields", "names", "python_class")
 
     def __init__(
         self,
@@ -152,8 +158,10 @@ class TupleType(Type):
         names: Sequence[str] = (),
         python_class: Any = None,
         defaults: dict[str, Any] | None = None,
+        fields: Sequence[str] = (),
     ) -> None:
         self.elements, self.names = tuple(elements), tuple(names)
+        self.fields = tuple(fields)
         self.python_class, self.defaults = python_class, defaults or {}
         members = ", ".join(map(str, elements)) or "()"
         self.text = name or f"Tuple[{members}]"
