@@ -421,10 +421,9 @@ class Expressions(Attributes):
         bare = without_none(have) if isinstance(have, Type) else None
         if bare is None:
             return {}, {}
-        is_none, is_not = {named.id: kinds.NONE}, {named.id: bare}
-        if isinstance(node.ops[0], ast.Is):
-            return is_none, is_not  # type: ignore[return-value]
-        return is_not, is_none  # type: ignore[return-value]
+        # As in PyTorch, a name that is None keeps its type, so that it may be given a value.
+        is_not = {named.id: bare}
+        return ({}, is_not) if isinstance(node.ops[0], ast.Is) else (is_not, {})
 
     def _refined_by_instance(self, node: ast.Call) -> tuple[Expr, Refinements] | None:
         found = self.value(node)
