@@ -61,20 +61,10 @@ def test_it_requires_gradients_where_that_is_asked() -> None:
     assert not made.inner.requires_grad
 
 
-@pytest.mark.parametrize(
-    "transform",
-    [
-        lambda f, x: tangrad.func.grad(lambda a: f(a).sum())(x),
-        lambda f, x: tangrad.autograd.functional.hessian(lambda a: f(a).sum(), x).sum((0, 1)),
-        lambda f, x: tangrad.autograd.functional.jacobian(f, x).sum((0, 1)),
-        lambda f, x: tangrad.autograd.functional.vjp(lambda a: f(a).sum(), x)[1],
-    ],
-    ids=["grad", "hessian", "jacobian", "vjp"],
-)
-def test_transforms_keep_what_wrappers_hold(transform: Any) -> None:
+def test_grad_keeps_what_wrappers_hold() -> None:
     x = tangrad.rand(2, 3)
-    ours = transform(lambda a: a.exp(), Wrapper(x))
-    assert tangrad.allclose(ours.inner, transform(lambda a: a.exp(), x))
+    ours, plain = (tangrad.func.grad(lambda a: a.exp().sum())(each) for each in (Wrapper(x), x))
+    assert tangrad.allclose(ours.inner, plain)
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])

@@ -27,10 +27,10 @@ def test_second_derivatives_are_those_of_the_product(first: float) -> None:
         def plain(s: Any, x: Any) -> Any:
             return tangrad.stack([s[0] * x[0] * x[1] * x[2], s[1] * x[3]]).sum()
 
-        ours = tangrad.autograd.functional.hessian(
-            lambda s, x: _multiplied(s, x).sum(), (self, src)
+        ours, exact = (
+            tangrad.func.jacrev(tangrad.func.grad(function, (0, 1)), (0, 1))(self, src)
+            for function in (lambda s, x: _multiplied(s, x).sum(), plain)
         )
-        exact = tangrad.autograd.functional.hessian(plain, (self, src))
         for row, wanted in zip(ours, exact, strict=True):
             for block, right in zip(row, wanted, strict=True):
                 assert tangrad.equal(block, right), (factors, block, right)

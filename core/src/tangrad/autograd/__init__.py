@@ -41,7 +41,6 @@ _LAZY = {
     "Node": "graph",
     "detect_anomaly": "anomaly_mode",
     "set_detect_anomaly": "anomaly_mode",
-    "functional": None,
     "graph": None,
     "forward_ad": None,
     "function": None,

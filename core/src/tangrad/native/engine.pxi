@@ -592,32 +592,3 @@ def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None, bi
                                    f"([{describe_tensor(<Tensor>t)}])")
             keys.append((node, nr))
     return run_backward(nodes, numbers, list(grads), keep_graph, create_graph, keys, accumulates, stops)
-
-
-def gradients_to_come(tensors):
-    """Return the number of the walk that runs, and of how many of the tensors it has yet to reach the gradient."""
-    cdef Run run = <Run>tg_tls.walk
-    cdef uint32_t nr = 0
-    cdef int found = 0
-    cdef Node node
-    for t in tensors:
-        node = end_of(t, &nr)
-        found += node is not None and (node is run.current or run.visited(node) and (
-            not run.selective or run.state_of(node).needed))
-    return run.number, found
-
-
-def queue_callback(callback):
-    """Call `callback()` when the outermost backward walk of this thread has ended without an error.
-
-    Raises:
-        RuntimeError: none runs.
-    """
-    if tg_tls.walk == NULL:
-        raise RuntimeError("queue_callback: Final callbacks can only be installed during backward pass")
-    cdef Run run = <Run>tg_tls.walk
-    while run.outer is not None:
-        run = run.outer
-    if run.callbacks is None:
-        run.callbacks = []
-    run.callbacks.append(callback)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tangrad import _C
+import tangrad
+from tangrad import enable_grad
 from tangrad.autograd import grad
-from tangrad.autograd.grad_mode import enable_grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -43,7 +43,7 @@ def _tuple_of_tensors(value: Any, what: str, name: str) -> tuple[tuple[Any, ...]
     came_as_tuple = isinstance(value, (tuple, list))
     values = tuple(value) if came_as_tuple else (value,)
     for i, v in enumerate(values):
-        if not isinstance(v, _C.Tensor):
+        if not isinstance(v, tangrad.Tensor):
             where = f"the value at index {i}" if came_as_tuple else "what was given"
             raise TypeError(
                 f"The {what} given to {name} must be either a Tensor or a tuple of Tensors, but "
@@ -76,7 +76,7 @@ def _filled(
     if strict and None in (missing := [g if g is None else 0 for g in grads]):
         raise RuntimeError(message.format(missing.index(None)))
     return tuple(
-        _C.lookup_op("zeros_like")(x) if g is None else g for g, x in zip(grads, likes, strict=True)
+        tangrad.zeros_like(x) if g is None else g for g, x in zip(grads, likes, strict=True)
     )
 
 
@@ -92,7 +92,7 @@ def _vectors(v: Any, likes: tuple[Any, ...], name: str, what: str) -> tuple[Any,
                 f"The vector v can only be None if the {what} a single Tensor with a single "
                 "element."
             )
-        return (_C.lookup_op("ones_like")(likes[0]),)
+        return (tangrad.ones_like(likes[0]),)
     found, _ = _tuple_of_tensors(v, "v", name)
     if len(likes) == 1 != len(found):
         raise RuntimeError("The given v should contain a single Tensor.")
@@ -181,7 +181,7 @@ def jvp(
             func(*xs), "outputs of the user-provided function", "jvp"
         )
         _demand_gradients(outputs, strict, _NO_GRADIENT)
-        us = tuple(_C.lookup_op("zeros_like")(o).requires_grad_() for o in outputs)
+        us = tuple(tangrad.zeros_like(o).requires_grad_() for o in outputs)
         pulled = _safe_grad(outputs, xs, us, True)
         _demand_gradients(pulled, strict, _INDEPENDENT)
         pushed = _safe_grad(_filled(pulled, xs), us, vectors, create_graph)
@@ -249,16 +249,15 @@ def _rows(
     flat = output.reshape((-1,))
     rows: list[list[Any]] = [[] for _ in inputs]
     for k in range(flat.numel()):
-        found = _safe_grad((flat[k],), inputs, (_C.lookup_op("ones_like")(flat[k]),), create_graph)
+        found = _safe_grad((flat[k],), inputs, (tangrad.ones_like(flat[k]),), create_graph)
         message = f"Output {k} of the user-provided function is independent of input {{}}{_STRICT}"
         filled = _filled(found, inputs, strict, message)
         if create_graph:
             _demand_gradients(filled, strict, _CONSTANT)
         for row, g in zip(rows, filled, strict=True):
             row.append(g)
-    stack = _C.lookup_op("stack")
     return tuple(
-        stack(row).reshape((*output.shape, *x.shape))
+        tangrad.stack(row).reshape((*output.shape, *x.shape))
         if row
         else x.new_zeros((*output.shape, *x.shape))
         for row, x in zip(rows, inputs, strict=True)
@@ -276,9 +275,7 @@ def _vectorized_rows(
     n = output.numel()
     if not output.requires_grad or n == 0:
         return tuple(x.new_zeros((*output.shape, *x.shape)) for x in inputs)
-    basis = _C.lookup_op("eye")(n, dtype=output.dtype, device=output.device).reshape(
-        (n, *output.shape)
-    )
+    basis = tangrad.eye(n, dtype=output.dtype, device=output.device).reshape((n, *output.shape))
     found = grad(
         output,
         inputs,
@@ -333,7 +330,7 @@ def hessian(
     def gradients(*xs: Any) -> Any:
         xs = tuple(x if x.requires_grad else x.detach().requires_grad_() for x in xs)
         output = _scalar_output(func(*xs), "hessian", strict)
-        found = _safe_grad((output,), xs, (_C.lookup_op("ones_like")(output),), True)
+        found = _safe_grad((output,), xs, (tangrad.ones_like(output),), True)
         _demand_gradients(found, strict, _LINEAR)
         return _unpacked(_filled(found, xs), as_tuple)
 
@@ -369,7 +366,7 @@ def vhp(
         xs = _fresh(given, create_graph)
         vectors = _vectors(v, xs, "vhp", _ONE_INPUT)
         output = _scalar_output(func(*xs), "vhp", strict)
-        first = _safe_grad((output,), xs, (_C.lookup_op("ones_like")(output),), True)
+        first = _safe_grad((output,), xs, (tangrad.ones_like(output),), True)
         _demand_gradients(first, strict, _LINEAR)
         second = _safe_grad(_filled(first, xs), xs, vectors, create_graph)
     products = _filled(second, xs, strict, _CONSTANT)
@@ -393,7 +390,7 @@ def hvp(
         xs = _fresh(given, create_graph)
         vectors = _vectors(v, xs, "hvp", _ONE_INPUT)
         output = _scalar_output(func(*xs), "hvp", strict)
-        first = _safe_grad((output,), xs, (_C.lookup_op("ones_like")(output),), True)
+        first = _safe_grad((output,), xs, (tangrad.ones_like(output),), True)
         _demand_gradients(first, strict, _LINEAR)
         second = _safe_grad(_filled(first, xs), xs, vectors, create_graph)
     products = _filled(second, xs, strict, _CONSTANT)
