@@ -1,4 +1,7 @@
-"""Every op of the table on its samples: as C, and as it is. A script, too: `every_op.py [NAMES]`."""
+"""Every op of the table on its samples: as C, and as it is.
+
+A script, too: `python every_op.py [NAMES]` prints the table of docs/export.md.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +20,7 @@ import numpy as np
 import tangrad
 from tangrad.plugin import Sampler, all_ops, materialise
 
-FLAGS = ("-std=c99", "-O0", "-Wall", "-Wextra", "-pedantic", "-Werror", "-shared", "-fPIC", "-w")
+FLAGS = ("-std=c99", "-O0", "-Wall", "-Wextra", "-pedantic", "-Werror", "-shared", "-fPIC")
 DTYPES = (
     tuple(os.environ["DT"].split())
     if "DT" in os.environ
@@ -159,7 +163,7 @@ def compared(cases: list[Case], folder: Path) -> dict[str, str]:
 
 def _built(files: list[Case], folder: Path, library: Path) -> str:
     names = [f"{case.module.name}.c" for case in files]
-    command = ["gcc", *FLAGS[:-1], *names, "-o", str(library), "-lm"]
+    command = ["gcc", *FLAGS, *names, "-o", str(library), "-lm"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True).stderr
 
 
@@ -230,8 +234,16 @@ def array_of(t: Any) -> Any:
     return made.view(np.uint16) if made.dtype == np.float16 else made
 
 
-def sweep(names: list[str] | None = None, most: int = 6) -> dict[str, dict[str, str]]:
-    """Return {op: {label of a sample: how it differs, "" where it does not}}."""
+def sweep(
+    names: Sequence[str] | None = None, most: int = 6, every_dtype: bool = False
+) -> dict[str, dict[str, str]]:
+    """Return {op: {label of a sample: how it differs, "" where it does not}}.
+
+    Args:
+        names: of the ops; all by default.
+        most: samples of an op and a dtype.
+        every_dtype: whether an op is asked for all dtypes, not for the first that has samples.
+    """
     found: dict[str, dict[str, str]] = {}
     waiting: list[Case] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -239,46 +251,77 @@ def sweep(names: list[str] | None = None, most: int = 6) -> dict[str, dict[str, 
         def flush() -> None:
             by = {case.label: case.op for case in waiting}
             for label, told in (compared(waiting, Path(folder)) if waiting else {}).items():
-                if told and "-v" in sys.argv:
-                    print(label, told[:260], file=sys.stderr, flush=True)
                 found.setdefault(by[label], {})[label] = told
+                if told and "-v" in sys.argv:
+                    print(label, told[:300], file=sys.stderr, flush=True)
             waiting.clear()
 
         number = 0
         for name, op in ops().items():
-            if names and name not in names:
+            if names is not None and name not in names:
                 continue
             for dtype in DTYPES:
-                samples = list(op.definition.samples(Sampler(dtype)))
-                for k, sample in enumerate(samples[:most]):
+                ran = False
+                for k, sample in enumerate(list(op.definition.samples(Sampler(dtype)))[:most]):
                     number += 1
                     case = exported(op, sample, f"s{number}", f"{name} {dtype} {k}")
+                    ran = ran or case is not None
                     if isinstance(case, Case):
                         case.op = name
                         waiting.append(case)
                     elif case is not None:
                         found.setdefault(name, {})[f"{name} {dtype} {k}"] = case
-                        if "-v" in sys.argv:
-                            print(name, dtype, k, case[:260], file=sys.stderr, flush=True)
                     if len(waiting) == BATCH:
                         flush()
+                if ran and not every_dtype:
+                    break
         flush()
     return found
 
 
-if __name__ == "__main__":
-    table = sweep([a for a in sys.argv[1:] if a != "-v"] or None, int(os.environ.get("MOST", "3")))
-    good = [n for n, told in table.items() if not any(told.values())]
-    some = [n for n, told in table.items() if any(told.values()) and not all(told.values())]
-    for name, told in table.items():
-        wrong = [
-            f"    {label}: {text[: int(os.environ.get('WIDE', '260'))]}"
-            for label, text in told.items()
-            if text
-        ]
+_REASONS = {
+    "sizes or branches depend on values": ("looks at a value", "asks for a value"),
+    "writes into its argument": ("writes into its input",),
+    "no kernel in C": ("has no kernel in C",),
+}
+
+
+def reason_of(told: str) -> str:
+    """Return the kind of a failure."""
+    for reason, marks in _REASONS.items():
+        if any(mark in told for mark in marks):
+            return reason
+    return "differs"
+
+
+def table(found: dict[str, dict[str, str]]) -> list[str]:
+    """Return the lines of the table of docs/export.md."""
+    whole = [name for name, told in found.items() if not any(told.values())]
+    lines = [
+        f"{len(whole)} of {len(found)} forward ops ({100 * len(whole) / len(found):.0f} %) "
+        "are written from all samples that were tried.",
+        "",
+        "| not written | ops |",
+        "|---|---|",
+    ]
+    groups: dict[str, list[str]] = {}
+    for name, told in found.items():
+        wrong = [text for text in told.values() if text]
         if wrong:
-            print(name, f"{len(wrong)} of {len(told)}")
-            print("\n".join(wrong[:2]))
-    print(
-        f"{len(good)} whole, {len(some)} in part, {len(table)} of {len(ops())} with a sample that runs"
-    )
+            groups.setdefault(reason_of(wrong[0]), []).append(f"`{name}`")
+    return lines + [f"| {reason} | {', '.join(groups[reason])} |" for reason in sorted(groups)]
+
+
+def main() -> None:
+    """Print the table, and what differs."""
+    names = [a for a in sys.argv[1:] if not a.startswith("-")] or None
+    found = sweep(names, int(os.environ.get("MOST", "2")), "--every-dtype" in sys.argv)
+    for told in found.values():
+        for label, text in told.items():
+            if text and reason_of(text) == "differs":
+                print(f"{label}: {text[:300]}")
+    print("\n".join(table(found)))
+
+
+if __name__ == "__main__":
+    main()

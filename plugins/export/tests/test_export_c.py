@@ -208,15 +208,21 @@ def test_models_link_into_one_program_of_two_languages(tmp_path: Path) -> None:
     compiled(main, tmp_path / "main", *files)
     assert subprocess.run([str(tmp_path / "main")], check=False).returncode == 0
     if "gcc" in COMPILERS:
-        command = ["g++", "-fsyntax-only", "-Wall", "-Werror", "-x", "c++", str(tmp_path / "first.h")]
+        command = [
+            "g++",
+            "-fsyntax-only",
+            "-Wall",
+            "-Werror",
+            "-x",
+            "c++",
+            str(tmp_path / "first.h"),
+        ]
         said = subprocess.run(command, capture_output=True, text=True, check=False)
         assert said.returncode in (0, 127), said.stderr
 
 
 def test_weights_stand_in_a_file(tmp_path: Path) -> None:
-    source = exported(
-        nn.Linear(5, 3), (tangrad.randn(2, 5),), tmp_path, "model", weights="file"
-    )
+    source = exported(nn.Linear(5, 3), (tangrad.randn(2, 5),), tmp_path, "model", weights="file")
     assert (tmp_path / "model_weights.bin").stat().st_size >= 4 * 15
     self_tested(source)
     library = loaded(source)

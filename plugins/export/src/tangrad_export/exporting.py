@@ -132,7 +132,9 @@ def module_of(
     if training:
         from tangrad_export.program.training import train_entry
 
-        entries.append(train_entry(model, args, dynamic_shapes, loss, targets, optimizer, entries[0]))
+        entries.append(
+            train_entry(model, args, dynamic_shapes, loss, targets, optimizer, entries[0])
+        )
         state = dict(model.state_dict(keep_vars=True))
         state = {path: value.detach() for path, value in state.items()}
     kind = type(model).__name__

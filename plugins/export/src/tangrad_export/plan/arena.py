@@ -24,6 +24,8 @@ POOLS = {
 _KINDS = {"float32": "float", "complex64": "float", "float64": "double", "complex128": "double"}
 _BY_SIZE = {8: "int64", 4: "int32", 2: "int16", 1: "bytes"}
 _ALIGN = {"float": 16, "double": 16, "int64": 8, "int32": 16, "int16": 8, "bytes": 8}
+# Bytes from which a value begins at a multiple of 64: 64 are little beside it then.
+_LARGE = 8192
 
 
 class Life(NamedTuple):
@@ -160,7 +162,8 @@ def _placed(
             gap = begin - at
             if gap >= sizes[root] and (room is None or gap < room):
                 least, room = at, gap
-            at = max(at, -(-end // align) * align)
+            step = 64 if sizes[root] >= _LARGE else align
+            at = max(at, -(-end // step) * step)
         found[root] = at if least is None else least
     return found
 

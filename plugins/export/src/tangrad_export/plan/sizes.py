@@ -194,10 +194,18 @@ def fitted(names: Sequence[str], points: Sequence[Point], values: list[Any], eve
                 return _formula(terms, found)
         if every and len(names) == 1:
             return _table(names[0], points, values)
-    elif "taken" in names:
+        raise ValueError(f"{values[:4]} at {list(points[:4])}")
+    if "taken" in names:
         found = _rate(names, points, values)
         if found is not None:
             return found
+    if all(float(v).is_integer() for v in values):
+        return f"(double)({fitted(names, points, [int(v) for v in values], every)})"
+    for over in (1, 2, 3, 4):
+        parts = [over / v if v else 0.5 for v in values]
+        whole = [round(p) for p in parts]
+        if all(w and over / w == v for w, v in zip(whole, values, strict=True)):
+            return f"({float(over)!r} / ({fitted(names, points, whole, every)}))"
     raise ValueError(f"{values[:4]} at {list(points[:4])}")
 
 

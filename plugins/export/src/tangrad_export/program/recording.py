@@ -145,7 +145,8 @@ class Recording:
         return buffer
 
     def ref(self, tensor: Any) -> Ref:
-        """Return the place of a tensor's first element."""
+        """Return the place of a tensor's first element, which is kept: nothing else gets it."""
+        self.keep(tensor)
         handle, offset = location(tensor)
         return self.ref_at(handle + offset, tensor.dtype.name)
 

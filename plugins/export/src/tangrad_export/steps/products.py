@@ -41,9 +41,19 @@ _CONVOLVE = """static void @(float *y, const float *x, const float *w, const flo
                         for (int e = 0; e < n; ++e) row[k + e] = 0;
                     } else {
                         const float *line = from + ((int64_t)c * height + p) * width;
-                        for (int e = 0; e < n; ++e) {
-                            const int q = (u + e) * sw + j;
-                            row[k + e] = q >= 0 && q < width ? line[q] : 0;
+                        if (sw == 1) {
+                            const int q = u + j;
+                            int low = q < 0 ? -q : 0, high = width - q < n ? width - q : n;
+                            if (low > n) low = n;
+                            if (high < low) high = low;
+                            for (int e = 0; e < low; ++e) row[k + e] = 0;
+                            memcpy(row + k + low, line + q + low, sizeof(float) * (size_t)(high - low));
+                            for (int e = high; e < n; ++e) row[k + e] = 0;
+                        } else {
+                            for (int e = 0; e < n; ++e) {
+                                const int q = (u + e) * sw + j;
+                                row[k + e] = q >= 0 && q < width ? line[q] : 0;
+                            }
                         }
                     }
                     k += n;
@@ -120,7 +130,7 @@ class Dots(Routine):
     """c = a b^T + bias."""
 
     def __init__(self, refs: Sequence[Any], numbers: Sequence[int], work: int) -> None:
-        super().__init__(dot_product(), refs, (0,), numbers, work)
+        super().__init__(dot_product(numbers[3] == 1), refs, (0,), numbers, work)
 
     def text(self, names: list[str], at: list[str], n: list[Any]) -> list[str]:
         """Return the call."""

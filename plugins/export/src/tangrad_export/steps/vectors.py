@@ -59,31 +59,52 @@ def broadcast_product() -> Text:
     sizes = [(r, w) for r in (6, 4, 2, 1) for w in (2, 1)]
     kernels = "".join(_rows(r, w) for r, w in sizes)
 
-    def sweep(wide: int) -> str:
-        lines = ["int i = 0;"]
-        for rows in (6, 4, 2, 1):
-            word = "while" if rows in (6, 1) else "if"
-            lines.append(
-                f"{word} (m - i >= {rows}) {{ @_{rows}_{wide}(c + i * ldc + j, ldc, a + i * row, row, "
-                f"step, b + j, ldb, bias ? bias + i : 0, k); i += {rows}; }}"
-            )
-        return "\n                ".join(lines)
+    def block(rows: int, wide: int, j: str) -> str:
+        return (
+            f"@_{rows}_{wide}(c + i * ldc + {j}, ldc, a + i * row, row, step, b + {j}, ldb,\n"
+            "                        bias ? bias + i : 0, k);"
+        )
 
+    def across(rows: int) -> str:
+        return f"""int j = 0;
+                for (; j + 2 * TK_N <= n; j += 2 * TK_N)
+                    {block(rows, 2, "j")}
+                for (; j < n; j += TK_N) {{
+                    const int at = j + TK_N <= n ? j : n - TK_N;
+                    {block(rows, 1, "at")}
+                }}"""
+
+    branches = "\n            ".join(
+        f"{'if' if rows == 6 else 'else if' if rows > 1 else 'else'} "
+        + (f"(m - i >= {rows}) " if rows > 1 else "")
+        + f"{{\n                {across(rows)}\n                i += {rows};\n            }}"
+        for rows in (6, 4, 2, 1)
+    )
+    down = "\n            ".join(
+        f"for (; i + {rows} <= m; i += {rows})\n                {{}}".replace(
+            "{}",
+            "if (wide) " + block(rows, 2, "j") + "\n                else " + block(rows, 1, "at"),
+        )
+        for rows in (6, 4, 2, 1)
+    )
     text = f"""#ifdef TK_BYTES
 {kernels}#endif
 static void @(float *c, int64_t ldc, const float *a, int64_t row, int64_t step, const float *b,
     int64_t ldb, const float *bias, int m, int n, int k) {{
 #ifdef TK_BYTES
+    /* Whichever operand is larger is gone through once. */
+    if (n >= TK_N && n <= m) {{
+        for (int i = 0; i < m;) {{
+            {branches}
+        }}
+        return;
+    }}
     if (n >= TK_N) {{
         for (int j = 0; j < n;) {{
-            if (n - j >= 2 * TK_N) {{
-                {sweep(2)}
-                j += 2 * TK_N;
-            }} else {{
-                if (n - j < TK_N) j = n - TK_N;
-                {sweep(1)}
-                j += TK_N;
-            }}
+            const int wide = n - j >= 2 * TK_N, at = j + TK_N <= n ? j : n - TK_N;
+            int i = 0;
+            {down}
+            j += wide ? 2 * TK_N : TK_N;
         }}
         return;
     }}
@@ -138,11 +159,15 @@ def _dots(rows: int, columns: int) -> str:
 """
 
 
-def dot_product() -> Text:
-    """Return c = a b^T + bias: rows of `a` and `b` side by side, `bias` of each column or none."""
-    sizes = [(2, 4), (1, 4), (2, 1), (1, 1)]
+def dot_product(single: bool) -> Text:
+    """Return c = a b^T + bias: rows of `a` and `b` side by side, `bias` of each column or none.
+
+    Args:
+        single: whether `a` is one row.
+    """
+    sizes = [(1, 4), (1, 1)] if single else [(2, 4), (1, 4), (2, 1), (1, 1)]
     lines = []
-    for rows, word in ((2, "for"), (1, "if")):
+    for rows, word in ((2, "for"), (1, "if"))[int(single) :]:
         head = "for (; i + 2 <= m; i += 2)" if word == "for" else "if (i < m)"
         lines.append(
             f"""    {head} {{

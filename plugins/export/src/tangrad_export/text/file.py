@@ -22,6 +22,15 @@ __all__ = ["Module"]
 
 _UNITS = {"float": 4, "double": 8, "int64": 8, "int32": 4, "int16": 2, "bytes": 1}
 _ALIGNED = 64
+_ALIGNMENT = (
+    "#ifdef __GNUC__",
+    "#define TK_ALIGNED __attribute__((aligned(64)))",
+    "#else",
+    "#define TK_ALIGNED",
+    "#endif",
+)
+# Bytes of a constant up to which it stands in the source, whatever the others do.
+_SMALL = 64
 
 
 class Module:
@@ -88,7 +97,7 @@ class Module:
         if self.in_file:
             total = 0
             for key, (_, buffer) in self.weights.items():
-                if key in self.written or buffer.kind == "constant":
+                if key in self.written or buffer.nbytes < _SMALL:
                     continue
                 content = bytes_of(buffer.value)
                 gap = -total % _ALIGNED
@@ -237,7 +246,7 @@ class Module:
                 for mark, part in (("tg_c64", "float"), ("tg_c128", "double")):
                     text = f"typedef struct {{ {part} re, im; }} {mark};"
                     definitions = definitions.replace(text, "")
-        head += ["", "#define TG_INF INFINITY", "#define TG_NAN NAN", ""]
+        head += ["", "#define TG_INF INFINITY", "#define TG_NAN NAN", *_ALIGNMENT, ""]
         text = "\n".join(head) + definitions + "\n" + "\n".join([*memory, "", *bodies]) + "\n"
         return wrapped(text)
 
@@ -255,7 +264,8 @@ class Module:
             lines.append("static const unsigned char *bound;")
         if self.arena != "argument":
             for pool, size in self.pools().items():
-                lines.append(f"static {POOLS[pool]} arena_{pool}[{size // _UNITS[pool]}];")
+                kind, count = POOLS[pool], size // _UNITS[pool]
+                lines.append(f"static {kind} arena_{pool}[{count}] TK_ALIGNED;")
         if any(entry.reports for entry in self.entries):
             lines.append("static int64_t report[8];")
         if any("drawn" in entry.changing for entry in self.entries):
