@@ -184,7 +184,7 @@ cdef class layout:
         raise TypeError("layouts are registered: see tangrad.plugin.register_layout")
 
     def __repr__(self):
-        return "tangrad." + self.name
+        return shown_as + self.name
 
     def __reduce__(self):
         return layout_named, (self.name,)
@@ -301,7 +301,7 @@ cdef class memory_format:
         self.name = name
 
     def __repr__(self):
-        return "tangrad." + self.name
+        return shown_as + self.name
 
     def __reduce__(self):
         return _memory_format_by_name, (self.name,)

@@ -21,6 +21,20 @@ cdef int ITEMSIZE[MAX_DTYPES]
 KIND_NAMES = ("bool", "uint", "int", "float", "complex", "foreign")
 
 
+cdef str shown_as = "tangrad."           # what stands before names of ours in text
+
+
+def show_as(str name):
+    """Have text say another name than tangrad, such as that of what is stood in for."""
+    global shown_as
+    shown_as = name + "."
+
+
+def shown(str name):
+    """Return a name of the top level as text says it: "tangrad.float32"."""
+    return shown_as + name
+
+
 cdef class dtype:
     """dtype()\n--\n\nA registered element type, e.g. `tangrad.float32`.
 
@@ -77,7 +91,7 @@ cdef class dtype:
         return dtype_by_name({"float64": "complex128"}.get(self.name, "complex64"))
 
     def __repr__(self):
-        return "tangrad." + self.name
+        return shown_as + self.name
 
     def __reduce__(self):
         from tangrad.tensor.exchange import dtype_named

@@ -58,7 +58,7 @@ cdef class UntypedStorage:
         return self
 
     def __repr__(self):
-        return f"<tangrad.UntypedStorage(device={self.device}, nbytes={self.nbytes_})>"
+        return f"<{shown_as}UntypedStorage(device={self.device}, nbytes={self.nbytes_})>"
 
     @property
     def _handle(self):

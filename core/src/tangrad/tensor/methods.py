@@ -130,7 +130,7 @@ _TYPE_NAMES = {
 def type_name(self: Any) -> str:
     """Return e.g. "tangrad.FloatTensor"."""
     place = "" if self.device.type == "cpu" else f"{self.device.type}."
-    return f"tangrad.{place}{_TYPE_NAMES.get(self.dtype.name, self.dtype.name)}Tensor"
+    return _C.shown(f"{place}{_TYPE_NAMES.get(self.dtype.name, self.dtype.name)}Tensor")
 
 
 def dtype_of_type_name(name: str) -> Any:
@@ -145,7 +145,7 @@ def dtype_of_type_name(name: str) -> Any:
             return _C.dtype_by_name(dtype)
     raise ValueError(
         f"invalid type: '{name}'; known: "
-        f"{', '.join(f'tangrad.{v}Tensor' for v in _TYPE_NAMES.values())}"
+        f"{', '.join(_C.shown(f'{v}Tensor') for v in _TYPE_NAMES.values())}"
     )
 
 

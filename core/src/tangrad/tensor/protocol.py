@@ -126,6 +126,10 @@ class TensorMeta(type):
 
     __slots__ = ()
 
+    def __repr__(cls) -> str:
+        ours = cls.__module__ == "tangrad"
+        return f"<class '{_C.shown(cls.__qualname__)}'>" if ours else type.__repr__(cls)
+
     def __getattr__(cls, name: str) -> Any:
         found = class_attribute(name)
         if found is None:

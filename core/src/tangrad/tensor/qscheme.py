@@ -5,6 +5,8 @@ They are data of configurations and files, so they exist without any package tha
 
 from __future__ import annotations
 
+from tangrad import _C
+
 SCHEMES = (
     "per_tensor_affine",
     "per_channel_affine",
@@ -38,7 +40,7 @@ class qscheme:
         return _all[name]
 
     def __repr__(self) -> str:
-        return f"tangrad.{self.name}"
+        return _C.shown(self.name)
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
         return type(self), (self.name,)

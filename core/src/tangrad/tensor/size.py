@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from operator import index as as_int
 
+from tangrad import _C
+
 # Loaded with the core, so without the typing and collections modules.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ class Size(tuple[int, ...]):
     __rmul__ = __mul__
 
     def __repr__(self) -> str:
-        return f"tangrad.Size({list(self)})"
+        return f"{_C.shown('Size')}({list(self)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Size, (tuple(self),)

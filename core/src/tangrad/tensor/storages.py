@@ -233,7 +233,7 @@ _UNTYPED: dict[str, Callable[..., Any]] = {
     "is_shared": _is_shared,
     "share_memory_": _share_memory_,
     "get_device": _get_device,
-    "type": lambda self, dtype=None, non_blocking=False: "tangrad.UntypedStorage",
+    "type": lambda self, dtype=None, non_blocking=False: _C.shown("UntypedStorage"),
     "new": lambda self: _C.empty((0,), _C.dtype_by_name("uint8"), self.device).untyped_storage(),
 }
 _CASTS = {
@@ -442,7 +442,7 @@ class TypedStorage:
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """Return the type's name, or the storage converted to a dtype."""
         if dtype is None:
-            return f"tangrad.{class_of(self.dtype).__name__}"
+            return _C.shown(class_of(self.dtype).__name__)
         return self._converted(dtype)
 
     def is_pinned(self, device: Any = None) -> bool:
@@ -492,7 +492,7 @@ class TypedStorage:
     def __repr__(self) -> str:
         body = "".join(f" {value}\n" for value in self.tolist())
         kind = f"dtype={self.dtype}, device={self.device}"
-        return f"{body}[tangrad.storage.TypedStorage({kind}) of size {len(self)}]"
+        return f"{body}[{_C.shown('storage')}.TypedStorage({kind}) of size {len(self)}]"
 
 
 def _new_elements(args: tuple[Any, ...], dtype: Any, device: Any) -> Any:

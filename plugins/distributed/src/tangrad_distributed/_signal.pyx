@@ -189,7 +189,7 @@ def call_site():
 
 def text_of(kind, shapes, dtype, op, root):
     """Return the text of a collective's arguments."""
-    said = [f"{dtype}{list(shape)}".removeprefix("tangrad.") for shape in shapes]
+    said = [f"{dtype.name}{list(shape)}" for shape in shapes]
     said += [f"op={op.name}"] if op is not None else []
     said += [f"root={root}"] if root >= 0 else []
     return f"{kind}({', '.join(said)})"

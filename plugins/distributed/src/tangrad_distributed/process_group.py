@@ -416,7 +416,7 @@ class ProcessGroup(OlderNames):
 
     def _message(self, kind: str, way: str, tensor: Any, peer: int, tag: int) -> Signature:
         whom = self.engine.shown(peer) if peer >= 0 else "any rank"
-        shown = f"{tensor.dtype}{list(tensor.shape)}".removeprefix("tangrad.")
+        shown = f"{tensor.dtype.name}{list(tensor.shape)}"
         return Signature(b"", f"{kind}({shown}, {way} {whom}, tag {tag})", call_site())
 
     def waiting(self, what: Signature) -> Waiting:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tangrad import _C
+
 
 def structseq(name: str, fields: Sequence[str]) -> type:
     """Return a tuple class whose items are also attributes; it is called with the items."""
@@ -16,7 +18,7 @@ def structseq(name: str, fields: Sequence[str]) -> type:
 
     def show(self: Any) -> str:
         inner = ",\n".join(f"{field}={item!r}" for field, item in zip(fields, self, strict=True))
-        return f"tangrad.return_types.{name}(\n{inner})"
+        return f"{_C.shown('return_types')}.{name}(\n{inner})"
 
     def reduce(self: Any) -> Any:
         return _rebuild, (name, tuple(fields), tuple(self))

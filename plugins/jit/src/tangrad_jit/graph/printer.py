@@ -102,5 +102,5 @@ def constant_text(item: Any) -> str:
         return f"complex'{item}'"
     kind = type(item).__name__
     if kind in ("dtype", "device", "layout", "memory_format"):
-        return f"{kind}'{str(item).removeprefix('tangrad.')}'"
+        return f"{kind}'{str(item).rpartition('.')[2]}'"
     return f"<{kind}>"

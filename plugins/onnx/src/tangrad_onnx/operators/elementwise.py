@@ -66,7 +66,7 @@ def _aligned(a: Any, b: Any, axis: int | None) -> Any:
 
 def _alike(a: Any, b: Any) -> None:
     if a.dtype != b.dtype:
-        kinds = f"{a.dtype} and {b.dtype}".replace("tangrad.", "")
+        kinds = f"{a.dtype.name} and {b.dtype.name}"
         raise TypeError(f"the operands have different dtypes: {kinds}; insert a Cast")
 
 

@@ -273,6 +273,7 @@ def _show_private_names() -> None:
     ours.__name__ = STOOD_IN_FOR  # as programs compare it; modules below keep their own
     setattr(ours, STOOD_IN_FOR, ours)  # `from torch import torch`, which editors put in
     compiled = ours._C
+    compiled.show_as(STOOD_IN_FOR)  # libraries read `str(dtype)`, `repr(shape)` and the like
     compiled._TensorMeta = type(ours.Tensor)
     compiled._log_api_usage_once = lambda event: None
     compiled._get_tracing_state = lambda: None

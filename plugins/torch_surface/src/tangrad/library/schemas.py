@@ -139,7 +139,7 @@ def _default_text(argument: Argument) -> str:
         if any(c.isdigit() for c in argument.suffix) and len(set(value)) == 1:
             return str(value[0])
         return "[" + ", ".join(map(str, value)) + "]"
-    return str(value).replace("tangrad.", "")
+    return str(value).rpartition(".")[2]  # a dtype, a layout or a format of memory
 
 
 class FunctionSchema(NamedTuple):
