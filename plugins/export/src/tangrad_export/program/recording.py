@@ -118,7 +118,8 @@ class Recording:
         address = handle + offset - tensor.storage_offset() * tensor.itemsize
         nbytes = max(1, tensor.untyped_storage().nbytes())
         known = self._found.get(address)
-        if known is not None and address not in self._passing:
+        if known is not None:
+            self._passing.discard(address)
             known.nbytes = max(known.nbytes, nbytes)
             if address not in self._held:
                 self._held.add(address)
@@ -137,9 +138,7 @@ class Recording:
         return buffer
 
     def _add(self, address: int, nbytes: int) -> Buffer:
-        if address in self._found:
-            self._passing.discard(address)
-        else:
+        if address not in self._found:
             insort(self._starts, address)
         buffer = self._found[address] = self.new_buffer(nbytes)
         return buffer

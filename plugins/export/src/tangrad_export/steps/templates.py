@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from tangrad_export.program.buffers import Ref
+from tangrad_export.program.buffers import Buffer, Ref
 from tangrad_export.steps.base import Number, Step
 from tangrad_export.target.dialect import Template, as_text
 
@@ -43,21 +42,13 @@ class Call(Step):
     def __init__(
         self, template: Template, source: str, refs: Sequence[Ref | None], numbers: Sequence[Any]
     ) -> None:
-        super().__init__(refs, self._written(template, source), numbers)
+        super().__init__(refs, tuple(range(len(refs))), numbers)
         self.template, self.source = template, source
         self.work = max((int(n) for n in numbers[:1]), default=0)
 
-    @staticmethod
-    def _written(template: Template, source: str) -> tuple[int, ...]:
-        """Return which buffers the kernel may write: those that the source assigns to."""
-        found = []
-        for k, (_, name) in enumerate(template.buffers):
-            stored = rf"\b{name}\s*\[(?:[^\[\]]|\[[^\[\]]*\])*\]\s*[-+*/|&^]?=(?!=)"
-            pointed = rf"(?:\*|\))\s*{name}\)\[[^\]]*\]\s*=(?!=)|=\s*&?{name}\b\s*(?:\+|;|\[)"
-            stepped = rf"\b{name}\[[^;]*(?:\+\+|--);"
-            if re.search(f"{stored}|{pointed}|{stepped}", source):
-                found.append(k)
-        return tuple(found)
+    def read_buffers(self) -> set[Buffer]:
+        """Return all buffers: which of them a template reads, and which it writes, is not told."""
+        return self.buffers()
 
     def structure(self) -> Hashable:
         """Return the kernel, and which operands it has."""
