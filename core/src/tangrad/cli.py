@@ -49,9 +49,7 @@ def _run_command(given: list[str]) -> int:
         parser.exit(2)
     # A command may take its words as they are, such as the arguments of another program.
     chosen = commands.choices.get(given[0])
-    if chosen is None and (
-        absent := neutral.what_brings(f"command.{given[0]}", f"'{given[0]}'")
-    ):
+    if chosen is None and (absent := neutral.what_brings(f"command.{given[0]}", f"'{given[0]}'")):
         parser.error(absent)
     run_words = chosen.get_default("run_words") if chosen is not None else None
     if run_words is not None:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tangrad import cli
-from tangrad.discovery import discovery, namespaces
+from tangrad.discovery import discovery
 
 HOOKS = "tangrad.plugins"
 HEAD = "from tangrad.plugin import hookimpl\nAPI = 1\n"
@@ -111,7 +111,7 @@ def test_a_command_of_a_package_that_is_not_installed_names_it(
 ):
     monkeypatch.setattr(cli, "call_hook", lambda *args, **kwargs: [])
     monkeypatch.setattr(discovery, "find", lambda group, name: None)
-    monkeypatch.setattr(namespaces, "_version_of", lambda distribution: None)
+    monkeypatch.setattr(discovery, "version_of", lambda distribution: None)
     with suppress(SystemExit):
         assert cli.main(command) == 1
     assert re.search(remedy, capsys.readouterr().err)

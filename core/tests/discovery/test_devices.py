@@ -9,7 +9,7 @@ import tangrad
 from tangrad.amp import state
 from tangrad.devices import registry
 from tangrad.devices.kernels import register_kernel
-from tangrad.discovery import discovery
+from tangrad.discovery import discovery, probing
 from tangrad.discovery.discovery import PluginError
 from tangrad.plugin import allocators
 
@@ -114,7 +114,7 @@ HANG = "import threading; threading.Event().wait()"
 
 
 def test_a_device_whose_probe_hangs_did_not_answer(site, monkeypatch):
-    monkeypatch.setenv(discovery.PROBE_VARIABLE, "0.05")
+    monkeypatch.setenv(probing.PROBE_VARIABLE, "0.05")
     install(site, "acme", driver(f"    def probe(self):\n        {HANG}\n"))
     with pytest.raises(PluginError, match="did not answer within 0.05 s"):
         registry.get_driver("acme")

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tangrad.discovery import discovery
+from tangrad.discovery import discovery, probing
 from tangrad.discovery.discovery import PluginError
 
 EXPORTERS = "tangrad.exporters"
@@ -190,7 +190,7 @@ def test_the_environment_switches_off_only_what_it_names(site, monkeypatch):
 
 def test_a_probe_that_hangs_did_not_answer(site, monkeypatch):
     site.install("acme-x", {EXPORTERS: {"x": "acme_x"}}, {"acme_x.py": GOOD})
-    monkeypatch.setenv(discovery.PROBE_VARIABLE, "0.05")
+    monkeypatch.setenv(probing.PROBE_VARIABLE, "0.05")
     plugin = discovery.find(EXPORTERS, "x")
     asked = []
 
@@ -198,8 +198,8 @@ def test_a_probe_that_hangs_did_not_answer(site, monkeypatch):
         asked.append(plugin)
         threading.Event().wait()
 
-    assert discovery.probe(plugin, hang) == "did not answer within 0.05 s"
-    assert discovery.probe(plugin, hang) == "did not answer within 0.05 s"
+    assert probing.probe(plugin, hang) == "did not answer within 0.05 s"
+    assert probing.probe(plugin, hang) == "did not answer within 0.05 s"
     assert len(asked) == 1, "a hanging probe is waited for once"
 
 
@@ -214,7 +214,7 @@ def test_a_probe_that_hangs_did_not_answer(site, monkeypatch):
 )
 def test_a_probe_gives_true_or_a_reason(site, answer, reason):
     site.install("acme-x", {EXPORTERS: {"x": "acme_x"}}, {"acme_x.py": GOOD})
-    assert discovery.probe(discovery.find(EXPORTERS, "x"), answer) == reason
+    assert probing.probe(discovery.find(EXPORTERS, "x"), answer) == reason
 
 
 def test_unreadable_entry_points_are_a_failure_of_their_distribution(site):

@@ -106,7 +106,7 @@ def availability(name: str) -> tuple[str, str]:
     Raises:
         RuntimeError: no device has the name.
     """
-    from tangrad.discovery import discovery
+    from tangrad.discovery import discovery, probing
 
     try:
         plugin = _plugin(name)
@@ -114,7 +114,7 @@ def availability(name: str) -> tuple[str, str]:
             if name not in BUILTIN:
                 raise _unknown(name)
             return "tangrad", "available"
-        reason = discovery.probe(plugin, _instance(plugin).probe)
+        reason = probing.probe(plugin, _instance(plugin).probe)
     except discovery.PluginError as error:
         failed = error.failure
         return f"{failed.plugin.distribution} {failed.plugin.version}", f"broken: {failed.cause}"
@@ -130,13 +130,13 @@ def accelerates(driver: DeviceDriver) -> bool:
 
 def is_usable_accelerator(name: str) -> bool:
     """Return whether an installed device is an accelerator that works here; opens nothing."""
-    from tangrad.discovery import discovery
+    from tangrad.discovery import discovery, probing
 
     try:
         plugin = _plugin(name)
         if plugin is None or not accelerates(driver := _instance(plugin)):
             return False
-        return discovery.probe(plugin, driver.probe) is None
+        return probing.probe(plugin, driver.probe) is None
     except discovery.PluginError:
         return False
 
@@ -161,10 +161,10 @@ def _open_builtin(name: str) -> DeviceDriver:
 
 
 def _open_plugin(name: str, plugin: Plugin) -> DeviceDriver:
-    from tangrad.discovery import discovery
+    from tangrad.discovery import discovery, probing
 
     driver = _instance(plugin)
-    reason = discovery.probe(plugin, driver.probe)
+    reason = probing.probe(plugin, driver.probe)
     if reason is not None:
         discovery.raise_kept(plugin, "probe")
     with _lock:

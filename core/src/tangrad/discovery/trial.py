@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from tangrad.discovery import discovery
 from tangrad.discovery.discovery import DEVICES, Plugin
+from tangrad.discovery.probing import PROBE_SECONDS
 
 SECONDS = 60.0  # for all imports; a device's answer has a limit of its own
 _IMPORTED = "imported"
@@ -68,7 +69,7 @@ def use(wanted: Iterable[tuple[str, str]], ask: Callable[[str], object]) -> None
 def _ending(plugins: list[Plugin]) -> tuple[str, bool]:
     """Return how a process ended that was not to end by plugins, "" if well; whether one loaded."""
     wanted = [(plugin.group, plugin.name) for plugin in plugins]
-    answers = discovery.PROBE_SECONDS * sum(group == DEVICES for group, _ in wanted)
+    answers = PROBE_SECONDS * sum(group == DEVICES for group, _ in wanted)
     try:
         done = subprocess.run(
             [sys.executable, "-c", _CHILD],
