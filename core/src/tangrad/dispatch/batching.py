@@ -119,6 +119,8 @@ class BatchLevel(Level):
         if not self.has_own(args):
             with self.below() as stack:
                 return levelled(op, op, inner, None, stack)
+        if op.definition.batch is None and op.definition.decompose is not None:
+            return op.definition.decomposed(args)  # whose ops have rules
         dims = tuple(self.dims(a) for a in args)
         with self.below():
             result, out_dims = batched_call(op, self.size, dims, inner, args)
@@ -193,6 +195,9 @@ class BatchLevel(Level):
     ) -> None:
         dims = tuple(self.dims(a) for a in args)
         sources = [k for k, a in enumerate(args) if isinstance(a, _C.Tensor) and k != written]
+        if not sources and op.definition.batch == "pointwise":
+            call_bound(op, inner)  # each element is written alike
+            return
         if not sources:
             for i in range(self.size):
                 call_bound(op, tuple(_sample(inner, dims, i)))

@@ -37,7 +37,7 @@ fill_ = op(
     jvp=lambda self, value_t: (
         tangrad.zeros_like(self) if value_t is None else value_t.expand(self.shape)
     ),
-    batch=None,
+    batch="pointwise",
     samples=lambda s: [s(s.tensor(2, 3), 2), s(s.tensor(3, 2, strided=True), 0), s(s.tensor(), 1)],
     errors=lambda s: [
         (s(s.tensor(2), s.tensor(2)), RuntimeError, "0-dimension value tensor"),

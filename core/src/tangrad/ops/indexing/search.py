@@ -6,6 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.views.movement import batched_front
 
 
 def _search(np: Any, sorted_sequence: Any, self: Any, right: bool) -> Any:
@@ -29,6 +30,17 @@ def _check_search(sorted_sequence: Any, self: Any) -> None:
         )
 
 
+def _search_batched(
+    size: int, dims: Any, sorted_sequence: Any, self: Any, right: bool
+) -> tuple[Any, int]:
+    x = batched_front(self, dims[1], size)
+    if dims[0] is None and sorted_sequence.ndim == 1:
+        return places_in_sorted(sorted_sequence, x, right), 0
+    rows = batched_front(sorted_sequence, dims[0], size)
+    values = x.reshape(size, -1) if rows.ndim == 2 else x
+    return places_in_sorted(rows.contiguous(), values.contiguous(), right).reshape(x.shape), 0
+
+
 places_in_sorted = op(
     "_searchsorted(Tensor sorted_sequence, Tensor self, bool right) -> Tensor",
     shape=lambda self: self.shape,
@@ -36,6 +48,7 @@ places_in_sorted = op(
     check=_check_search,
     reference=_search,
     vjp="none: integer output",
+    batch=_search_batched,
     function=False,
     method=False,
     samples=lambda s: [s(s.values([0, 1, 3, 5]), s.tensor(3, 4), False)],

@@ -92,7 +92,7 @@ convolution_biased = op(
 
 
 def _channel_sums(grad: Any) -> Any:
-    return grad.sum([d for d in range(grad.ndim) if d != 1])
+    return grad.sum([d for d in range(grad.ndim) if d != 1], dtype=grad.dtype)
 
 
 convolution_weight_bias = op(

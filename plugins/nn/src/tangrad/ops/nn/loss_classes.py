@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.plugin import Ints, op
+from tangrad.plugin import Ints, batched_front, op
 
 
 def require_float_input(name: str, x: Any) -> None:
@@ -200,6 +200,23 @@ def _total_of(torch: Any, x: Any, target: Any, ignored: int, mean: bool) -> Any:
     return loss, (target != ignored).sum()
 
 
+def _counted(target: Any, ignore_index: int) -> tuple[Any, Any]:
+    """Return which samples of a batch of calls count, and their classes along dimension 2."""
+    counted = target != ignore_index
+    classes = tangrad.where(counted, target, 0).to(tangrad.int64)
+    return counted, classes.unsqueeze(2)
+
+
+def _total_batched(
+    size: int, dims: Any, self: Any, target: Any, ignore_index: int, mean: bool
+) -> tuple[Any, Any]:
+    x, target = batched_front(self, dims[0], size), batched_front(target, dims[1], size)
+    counted, classes = _counted(target, ignore_index)
+    found = tangrad.where(counted, x.gather(2, classes).squeeze(2), 0).flatten(1)
+    total, count = -found.sum(1), counted.flatten(1).sum(1)
+    return (total / count if mean else total, count), (0, 0)
+
+
 nll_loss_total = op(
     "nll_loss_total(Tensor self, Tensor target, int ignore_index, bool mean)"
     " -> (Tensor loss, Tensor total_weight)",
@@ -217,6 +234,7 @@ nll_loss_total = op(
         nll_loss_total(self_t, target, ignore_index, mean)[0],
         None,
     ),
+    batch=_total_batched,
     node="nll_loss",
     function=False,
     method=False,
@@ -253,6 +271,26 @@ def _owed_of(
     return found * (g / count if mean else g)
 
 
+def _owed_batched(
+    size: int,
+    dims: Any,
+    grad: Any,
+    count: Any,
+    target: Any,
+    ignore_index: int,
+    mean: bool,
+    shape: Ints,
+) -> tuple[Any, int]:
+    g, count, target = (
+        batched_front(x, d, size) for x, d in zip((grad, count, target), dims, strict=False)
+    )
+    counted, classes = _counted(target, ignore_index)
+    owed = -(g / count if mean else g).reshape(size, *(1,) * (target.ndim - 1))
+    owed = tangrad.where(counted, owed, 0).to(grad.dtype).unsqueeze(2)
+    zeros = tangrad.zeros((size, *shape), dtype=grad.dtype, device=grad.device)
+    return zeros.scatter(2, classes, owed), 0
+
+
 nll_loss_total_backward = op(
     "nll_loss_total_backward(Tensor grad, Tensor count, Tensor target, int ignore_index,"
     " bool mean, int[] shape) -> Tensor",
@@ -267,6 +305,7 @@ nll_loss_total_backward = op(
         )
     },
     linear=("grad",),
+    batch=_owed_batched,
     function=False,
     method=False,
     samples=lambda s: [

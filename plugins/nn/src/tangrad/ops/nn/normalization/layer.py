@@ -7,7 +7,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.nn.convolution import in_format_of
 from tangrad.ops.nn.fusing import by_device
-from tangrad.plugin import Ints, composite, numel_of, op, require_floating
+from tangrad.plugin import Ints, batched_front, composite, numel_of, op, require_floating
 
 # Layer normalization ---------------------------------------------------------------------------
 
@@ -207,6 +207,34 @@ def _layer_norm_backward_jvp(
     return tangent, by_weight, _over_rows(g_t, count)
 
 
+def _layer_norm_backward_batched(
+    size: int,
+    dims: Any,
+    grad_out: Any,
+    input: Any,
+    normalized_shape: Ints,
+    mean: Any,
+    rstd: Any,
+    weight: Any,
+) -> tuple[Any, Any]:
+    """Take the calls of a batch as further rows; sums over rows stay those of each call."""
+    g, x, mean, rstd = (
+        batched_front(t, dims[k], size)
+        for k, t in ((0, grad_out), (1, input), (3, mean), (4, rstd))
+    )
+    rows = x.ndim - 1 - len(normalized_shape)
+    scaled = g
+    if weight is not None:
+        scale = batched_front(weight, dims[5], size)
+        scaled = g * scale.reshape(size, *(1,) * rows, *normalized_shape)
+    d_input = native_layer_norm_backward(scaled, x, normalized_shape, mean, rstd, None)[0]
+    by_weight, by_bias = g * ((x - mean) * rstd), g
+    if rows:
+        axes = tuple(range(1, rows + 1))
+        by_weight, by_bias = by_weight.sum(axes), by_bias.sum(axes)
+    return (d_input, by_weight.to(x.dtype), by_bias.to(x.dtype)), (0, 0, 0)
+
+
 native_layer_norm_backward = op(
     "native_layer_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape,"
     " Tensor mean, Tensor rstd, Tensor? weight)"
@@ -218,6 +246,7 @@ native_layer_norm_backward = op(
     reference=_layer_norm_backward_reference,
     vjp={("grad_out", "input", "mean", "rstd", "weight"): _layer_norm_backward_vjp},
     jvp=_layer_norm_backward_jvp,
+    batch=_layer_norm_backward_batched,
     function=False,
     method=False,
     samples=lambda s: [
