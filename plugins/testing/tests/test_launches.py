@@ -14,13 +14,20 @@ from tangrad_testing.calls import (
     tangrad_arguments,
     tensors_in,
 )
-from tangrad_testing.cases import Case, has_values, may_have_derivative, op_names
+from tangrad_testing.cases import (
+    Case,
+    fraction,
+    has_values,
+    is_chosen,
+    may_have_derivative,
+    op_names,
+)
 
 BATCHES = (3, 8)
 # Where there is only a loop over the samples, as docs/add-an-op.md tells.
 LOOPS = frozenset(
-    "bag_argmax bag_numbers bincount embedding_bag histogram histogramdd linalg_ldl_solve "
-    "masked_scatter repeat_interleave_along repeat_interleave_places segment_reduce".split()
+    "bag_argmax bag_numbers bincount embedding_bag linalg_ldl_solve "
+    "masked_scatter repeat_interleave_along repeat_interleave_places".split()
 )
 
 
@@ -90,8 +97,10 @@ def looping(op):
 
 
 def asked():
-    cases = (Case(op, "float64", "cpu") for op in op_names())
-    return [c.op for c in cases if has_values(c) and may_have_derivative(c)]
+    """Return the ops that this run asks: a part of all, the loops always."""
+    cases = [Case(op, "float64", "cpu") for op in op_names()]
+    chosen = [c for c in cases if c.op in LOOPS or is_chosen("launches", c, fraction())]
+    return [c.op for c in chosen if has_values(c) and may_have_derivative(c)]
 
 
 @pytest.mark.parametrize("op", asked())

@@ -37,7 +37,7 @@ def _search_batched(
     if dims[0] is None and sorted_sequence.ndim == 1:
         return places_in_sorted(sorted_sequence, x, right), 0
     rows = batched_front(sorted_sequence, dims[0], size)
-    values = x.reshape(size, -1) if rows.ndim == 2 else x
+    values = x if rows.ndim > 2 else x.flatten(1) if x.ndim > 1 else x.unsqueeze(1)
     return places_in_sorted(rows.contiguous(), values.contiguous(), right).reshape(x.shape), 0
 
 

@@ -224,6 +224,10 @@ def _selected_jvp(self_t: Any, result1: Any, dim: int, keepdim: bool) -> Any:
     return (picked if keepdim or self_t.ndim == 0 else picked.squeeze(dim)), None
 
 
+def _rows_of_batch(x: Any, dim: int) -> Any:
+    return x.movedim(dim, 0).reshape(x.shape[dim], -1 if x.numel() else 1)
+
+
 max_all = reduction(
     "max_all(Tensor self) -> Tensor",
     map="self",
@@ -233,7 +237,7 @@ max_all = reduction(
     check=lambda self: _check_nonempty("max", self),
     vjp={"self": _extreme_of_all_vjp},
     jvp=lambda self, self_t, result: _extreme_jvp(self, self_t, result, None, False),
-    batch=lambda size, dims, self: (amax(self.movedim(dims[0], 0).reshape(size, -1), 1), 0),
+    batch=lambda size, dims, self: (amax(_rows_of_batch(self, dims[0]), 1), 0),
     function=False,
     method=False,
     oracle="max",
@@ -251,7 +255,7 @@ min_all = reduction(
     check=lambda self: _check_nonempty("min", self),
     vjp={"self": _extreme_of_all_vjp},
     jvp=lambda self, self_t, result: _extreme_jvp(self, self_t, result, None, False),
-    batch=lambda size, dims, self: (amin(self.movedim(dims[0], 0).reshape(size, -1), 1), 0),
+    batch=lambda size, dims, self: (amin(_rows_of_batch(self, dims[0]), 1), 0),
     function=False,
     method=False,
     oracle="min",
