@@ -228,6 +228,23 @@ def _padded(mode: str) -> Callable[..., Any]:
     return call
 
 
+def random(
+    self: Any, low: Any = None, high: Any = None, generator: Any = None, out: Any = None
+) -> Any:
+    """Return a tensor of the same size of random integers: of `low` alone, below it."""
+    target = tangrad.empty_like(self) if out is None else out.resize_(self.shape)
+    if low is None:
+        return target.random_(generator=generator)
+    if high is None:
+        return target.random_(low, generator=generator)
+    return target.random_(low, high, generator=generator)
+
+
+def subcmul(self: Any, other: Any, alpha: Any = 1) -> Any:
+    """Return what an op returns that PyTorch has for its tests of archives."""
+    return self - other * alpha
+
+
 def elu(self: Any, alpha: Any = 1.0, scale: Any = 1.0, input_scale: Any = 1.0) -> Any:
     """Return x where it is positive, `alpha` (exp(x) - 1) elsewhere, both scaled."""
     return F.elu(self * input_scale, alpha) * scale
@@ -273,5 +290,7 @@ INNER_OPS: dict[str, Callable[..., Any]] = {
     **{f"reflection_pad{d}d": _padded("reflect") for d in (1, 2, 3)},
     **{f"replication_pad{d}d": _padded("replicate") for d in (1, 2, 3)},
     "elu": elu,
+    "random": random,
+    "_test_serialization_subcmul": subcmul,
     "NumToTensor": number_tensor,
 }

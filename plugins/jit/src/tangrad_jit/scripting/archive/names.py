@@ -11,6 +11,7 @@ from typing import Any
 import tangrad
 from tangrad.plugin import find_op
 from tangrad_jit.scripting.archive.inner_ops import INNER_OPS, SEVERAL
+from tangrad_jit.scripting.archive.upgraders import upgraded
 from tangrad_jit.scripting.check.builtins import choose_builtin, is_builtin
 from tangrad_jit.scripting.check.classes import ClassValue
 from tangrad_jit.scripting.check.forms import NAMED_FORMS, RawForm
@@ -58,12 +59,14 @@ class ArchiveNames:
     Args:
         find: qualified name -> what the archive's code defines under it, or None.
         constants: the tensors of the archive.
+        version: of the archive.
     """
 
     #: Functions inside of functions are closures for `fork`.
     has_closures = True
 
-    def __init__(self, find: Callable[[str], Any], constants: Sequence[Any]) -> None:
+    def __init__(self, find: Callable[[str], Any], constants: Sequence[Any], version: int) -> None:
+        self.version = version
         self._find, self._constants = find, constants
         self._roots: dict[str, Any] = {
             "torch": _Torch("aten"),
@@ -200,6 +203,9 @@ class _ArchiveOp(Value):
     ) -> Expr | Value:
         given = [check.expr_of(arg, place) for arg in args]
         named = {key: check.expr_of(value, place) for key, value in kwargs.items()}
+        made = upgraded(check, self.name, check.names.version, given, named, place)
+        if made is not None:
+            return made
         special = _SPECIAL.get(self.name)
         if special is not None:
             made = special(check, given, named, place)
@@ -302,6 +308,10 @@ def _of_layout(check: Any, args: list[Expr], kwargs: dict[str, Expr], place: Pla
     return GetAttr(place, kinds.LAYOUT, args[0], "layout")
 
 
+def _same(check: Any, args: list[Expr], kwargs: dict[str, Expr], place: Place) -> Expr | None:
+    return args[0] if len(args) == 1 else None
+
+
 def _grad_enabled(check: Any, args: list[Expr], kwargs: dict[str, Expr], place: Place) -> Expr:
     return OpCall(place, kinds.BOOL, "aten::is_grad_enabled", tangrad.is_grad_enabled, [])
 
@@ -325,4 +335,5 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "as_tensor": _tensor,
     "device": _device,
     "layout": _of_layout,
+    "Size": _same,
 }

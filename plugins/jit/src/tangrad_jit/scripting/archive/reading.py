@@ -126,7 +126,7 @@ class _Reader:
         constants = self._unpickled("constants.pkl")
         if not isinstance(constants, tuple):
             raise SerializationError("jit.load: the archive's constants are no tuple")
-        self.code = ArchiveCode(WORLD, self._code, constants)
+        self.code = ArchiveCode(WORLD, self._code, constants, int(version))
         data = self._unpickled("data.pkl")
         if not isinstance(data, _Held):
             raise SerializationError("jit.load: the archive holds no module")

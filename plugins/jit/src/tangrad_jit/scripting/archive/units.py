@@ -36,13 +36,16 @@ class ArchiveCode:
         world: what is scripted.
         read: path below `code/` -> text, or None where there is no such file.
         constants: the tensors of the archive.
+        version: of the archive.
     """
 
-    def __init__(self, world: Any, read: Callable[[str], str | None], constants: Any) -> None:
+    def __init__(
+        self, world: Any, read: Callable[[str], str | None], constants: Any, version: int
+    ) -> None:
         self.world, self._read, self.constants = world, read, constants
         self._found: dict[str, Any] = {}
         self._files: dict[str, tuple[Source, dict[str, ast.stmt]] | None] = {}
-        self.names = ArchiveNames(self.find, constants)
+        self.names = ArchiveNames(self.find, constants, version)
 
     def find(self, name: str) -> Any:
         """Return the unit or type of a qualified name, or None."""

@@ -333,6 +333,8 @@ def fit(value: Expr, kind: str) -> Expr | None:
         return fit(value, kind[:-1])
     if kind == "any":
         return value
+    if kind in ("Operand", "Scalar") and isinstance(have, kinds.UnionType):
+        return value if set(have.members) <= {*kinds.NUMBERS, kinds.BOOL} else None
     if kind == "Operand":
         return value if have in (kinds.TENSOR, kinds.BOOL, kinds.NUMBER, *kinds.NUMBERS) else None
     if kind == "Scalar":

@@ -314,8 +314,8 @@ class World:
                 methods["__exit__"].check()
                 return returned
         raise ScriptError(
-            f"With item expression must return an object: {context.type} has no __enter__ and "
-            "__exit__",
+            f"With item expression must return an object: {context.type} does not define "
+            "__enter__ and __exit__ methods",
             place,
         )
 

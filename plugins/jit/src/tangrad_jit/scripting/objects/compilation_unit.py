@@ -22,7 +22,7 @@ from tangrad_jit.scripting.source.places import FrontendError, ScriptError, Sour
 from tangrad_jit.scripting.tree.nodes import Const, Expr, MakeDict, MakeList, MakeTuple
 from tangrad_jit.scripting.types.kinds import Type
 
-__all__ = ["CompilationUnit", "define_methods"]
+__all__ = ["CompilationUnit", "define_methods", "surroundings_of_caller", "units_of"]
 
 Resolver = Callable[[str], Any]
 
@@ -171,6 +171,11 @@ class CompilationUnit:
         if found is None:
             raise AttributeError(f"'CompilationUnit' has no attribute '{name}'")
         return found  # type: ignore[no-any-return]
+
+
+def units_of(text: str) -> dict[str, Unit]:
+    """Return the units of functions that are given as text, which name nothing around it."""
+    return _units(text, {}, None, {}, None)
 
 
 def define_methods(unit: Any, text: str, frames_up: int = 0, namespace: Any = None) -> None:

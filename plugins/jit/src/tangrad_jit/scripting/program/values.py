@@ -112,16 +112,42 @@ def rt_format_plain(template: str, args: tuple[Any, ...]) -> str:
 
 
 def rt_percent(template: str, args: tuple[Any, ...]) -> str:
-    """Put values in the places of a text of C's form."""
+    """Put values in the places of a text of C's form.
+
+    Raises:
+        RuntimeError: the places and the values do not fit.
+    """
     if len(args) == 1 and isinstance(args[0], tuple):
         args = args[0]
-    given = tuple(
-        text_of(arg) if isinstance(arg, (bool, list, dict, tuple)) else arg for arg in args
-    )
-    try:
-        return template % given
-    except (TypeError, ValueError) as error:
-        raise RuntimeError(str(error)) from None
+    parts = template.replace("%%", "\0").split("%")
+    made, rest = [parts[0]], list(args)
+    for part in parts[1:]:
+        if not part:
+            raise RuntimeError("Incomplete format specifier")
+        if not rest:
+            raise RuntimeError("Too few arguments for format string")
+        made += [_formatted(part[0], rest.pop(0)), part[1:]]
+    if rest:
+        raise RuntimeError("Too many arguments for format string")
+    return "".join(made).replace("\0", "%")
+
+
+def _formatted(key: str, value: Any) -> str:
+    kind = _TAGS.get(type(value), type(value).__name__)
+    if key in "dieEfFgG":
+        if type(value) not in (int, float):
+            raise RuntimeError(f"%{key} requires a number for formatting, but got {kind}")
+        return f"%{key}" % value
+    if key == "c":
+        if type(value) is not int and not (isinstance(value, str) and len(value) == 1):
+            raise RuntimeError(f"%{key} requires an int or char for formatting, but got {kind}")
+        return f"%{key}" % value
+    if key == "s":
+        return text_of(value)
+    raise RuntimeError(f"The specifier %{key} is not supported in TorchScript format strings")
+
+
+_TAGS = {str: "String", bool: "Bool", complex: "ComplexDouble", list: "GenericList", tuple: "Tuple"}
 
 
 def rt_print(args: tuple[Any, ...]) -> None:

@@ -89,7 +89,7 @@ def _end(node: ast.AST) -> tuple[int, int]:
     if isinstance(node, ast.Subscript):
         last, column = _end(node.slice)
         return last, column + 1
-    if isinstance(node, ast.Call):
+    if isinstance(node, ast.Call) and not (node.args or node.keywords):
         return found[0], max(0, found[1] - 1)
     inner = [_end(child) for child in ast.iter_child_nodes(node) if hasattr(child, "end_lineno")]
     return max(inner, default=found)
