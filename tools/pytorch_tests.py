@@ -1,6 +1,7 @@
 """Run PyTorch's own tests on PyTorch and on tangrad standing in for it, and compare.
 
     python tools/pytorch_tests.py --source FOLDER                     # 27 files, a sample of each
+    python tools/pytorch_tests.py --source FOLDER --group script      # those of the script language
     python tools/pytorch_tests.py --source FOLDER --file test_nn.py --sample 0 --only lstm
     python tools/pytorch_tests.py --source FOLDER --report --page     # from what ran before
 
@@ -36,8 +37,7 @@ from pytorch_suite.page import page, share
 from pytorch_suite.runner import Runner
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "pytorch-tests.md"
-FILES = """
+_LIBRARY = """
 test_autograd test_indexing test_nn test_optim test_reductions test_scatter_gather_ops
 test_serialization test_shape_ops test_sort_and_select test_subclass test_tensor_creation_ops
 test_torch test_type_promotion test_view_ops
@@ -45,7 +45,26 @@ functorch/test_eager_transforms functorch/test_vmap
 nn/test_convolution nn/test_dropout nn/test_embedding nn/test_init nn/test_lazy_modules
 nn/test_load_state_dict nn/test_module_hooks nn/test_multihead_attention nn/test_packed_sequence
 nn/test_parametrization nn/test_pooling
-""".split()
+"""
+_SCRIPT = """
+alias_analysis async aten_pow attr autodiff autodiff_subgraph_slicing await backend_nnapi
+backends batch_mm builtins class_type complex complexity convert_activation custom_operators
+dataclasses dce decorator dtype_analysis enum exception freezing functional_blocks fuser_common
+generator graph_rewrite_passes hash hooks ignorable_args isinstance jit_utils list_dict logging
+misc models module_apis module_containers module_interface modules op_decompositions
+parametrization peephole profiler python_bindings python_builtins python_ir recursive_script
+remove_mutation save_load save_load_for_op_version script_profile scriptmod_ann slice sparse
+string_formatting symbolic_shape_analysis tensor_creation_ops tensor_methods torchbind tracer
+type_sharing types typing union union_pep604 unsupported_ops upgraders with
+"""
+# Group -> its page, and its files.
+GROUPS: dict[str, tuple[Path, list[str]]] = {
+    "library": (ROOT / "docs" / "pytorch-tests.md", _LIBRARY.split()),
+    "script": (
+        ROOT / "docs" / "pytorch-script-tests.md",
+        ["test_jit", *(f"jit/test_{name}" for name in _SCRIPT.split())],
+    ),
+}
 
 
 def arguments() -> argparse.Namespace:
@@ -54,6 +73,7 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--source", type=Path, required=True, help="the folder of PyTorch's tests")
+    parser.add_argument("--group", choices=GROUPS, default="library", help="which files, and page")
     parser.add_argument("--file", nargs="*", help="files below it, instead of the usual ones")
     parser.add_argument(
         "--only", default="", help="a regular expression that the names of tests match"
@@ -69,7 +89,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--show", type=int, default=10, help="kinds of failures to print")
     parser.add_argument("--keep", action="store_true", help="go on with our last run's verdicts")
     parser.add_argument("--report", action="store_true", help="run nothing")
-    parser.add_argument("--page", action="store_true", help=f"write {PAGE.name}")
+    parser.add_argument("--page", action="store_true", help="write the page of the group in docs/")
     return parser.parse_args()
 
 
@@ -153,7 +173,8 @@ def main() -> int:
     options = arguments()
     options.work.mkdir(parents=True, exist_ok=True)
     runner = Runner(options.source.resolve(), options.work.resolve(), options.limit, options.only)
-    files = options.file or [f"{name}.py" for name in FILES]
+    place_of_page, names = GROUPS[options.group]
+    files = options.file or [f"{name}.py" for name in names]
     missing = [file for file in files if not (runner.tests / file).exists()]
     if missing:
         print(f"{runner.tests} does not hold {', '.join(missing)}", file=sys.stderr)
@@ -161,7 +182,7 @@ def main() -> int:
     if not options.report:
         run(runner, options, files)
     made = report(runner, options, files)
-    place = options.work / "report.json"
+    place = options.work / ("report.json" if options.group == "library" else "script-report.json")
     last = options.last or place
     before = json.loads(last.read_text("utf-8")) if last.exists() else {"files": {}}
     ran = show(made, options.show)
@@ -178,7 +199,7 @@ def main() -> int:
     spare.write_text(json.dumps(merged), "utf-8")
     os.replace(spare, place)
     if options.page:
-        PAGE.write_text(page(merged), "utf-8")
+        place_of_page.write_text(page(merged, options.group), "utf-8")
     return 2 if not ran else 1 if worse else 0
 
 

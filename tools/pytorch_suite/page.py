@@ -7,15 +7,18 @@ from typing import Any
 
 from pytorch_suite.causes import CAUSES
 
-TITLE = "# PyTorch's own tests on tangrad\n"
+TITLES = {
+    "library": "# PyTorch's own tests on tangrad",
+    "script": "# PyTorch's own tests of the script language on tangrad",
+}
 INTRODUCTION = """
-Written by `python tools/pytorch_tests.py --source FOLDER --page`. PyTorch's tests are no part of
-this project: the folder `test` of some version is fetched for a run. A test counts if it passes
-on the installed PyTorch, on CPU. It passes here if it passes with tangrad standing in for
-`torch`. What PyTorch's test helpers take from private modules is answered by values of
+Written by `python tools/pytorch_tests.py --source FOLDER{group} --page`. PyTorch's tests are no
+part of this project: the folder `test` of some version is fetched for a run. A test counts if
+it passes on the installed PyTorch, on CPU. It passes here if it passes with tangrad standing in
+for `torch`. What PyTorch's test helpers take from private modules is answered by values of
 `tools/pytorch_suite/answers.py`; the names that count as private are those of
-`tools/pytorch_suite/private_names.txt`. A run has a time, in which it takes tests in the order of
-the hashes of their names: the counts are those of a sample, unless all of a file were run.
+`tools/pytorch_suite/private_names.txt`. A run has a time, in which it takes tests in the order
+of the hashes of their names: the counts are those of a sample, unless all of a file were run.
 """
 
 
@@ -24,8 +27,8 @@ def share(right: int, total: int) -> str:
     return f"{100 * right / total:.1f}" if total else "–"
 
 
-def page(report: dict[str, Any]) -> str:
-    """Return the page for a report."""
+def page(report: dict[str, Any], group: str = "library") -> str:
+    """Return the page for a report of a group of files."""
     rows, total = [], Counter[str]()
     for file, tests in sorted(report["files"].items()):
         counts = Counter(test["cause"] or "pass" for test in tests.values())
@@ -43,7 +46,9 @@ def page(report: dict[str, Any]) -> str:
     table = [
         f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows, _row("all", total),
     ]  # fmt: skip
-    blocks = [TITLE.strip(), INTRODUCTION.strip(), summary, "\n".join(table)]
+    option = "" if group == "library" else f" --group {group}"
+    introduction = INTRODUCTION.strip().replace("{group}", option)
+    blocks = [TITLES[group], introduction, summary, "\n".join(table)]
     blocks += ["## Causes\n" + "\n".join(causes)]
     return "\n\n".join(blocks) + "\n"
 

@@ -76,7 +76,7 @@ def place_of(node: ast.AST, source: Source, function: str = "") -> Place:
 
 _WHOLE = (
     *(ast.Name, ast.Constant, ast.Attribute, ast.JoinedStr, ast.arg),
-    *(ast.List, ast.Tuple, ast.Dict),
+    *(ast.List, ast.Dict),
 )
 
 
