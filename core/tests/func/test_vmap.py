@@ -196,3 +196,11 @@ def test_dropout_of_each_sample_has_its_own_gradient():
 def test_random_write_that_cannot_differ_is_refused():
     with pytest.raises(RuntimeError, match="different inplace randomness on an unbatched tensor"):
         vmap(lambda x: tangrad.zeros(2).normal_() + x, randomness="different")(tangrad.ones(3, 2))
+
+
+def test_what_is_no_tensor_passes_where_no_batch_is_wanted():
+    found = vmap(lambda x: (x, "text", None), out_dims=(0, None, None))(tangrad.ones(3))
+    assert found[0].tolist() == [1, 1, 1]
+    assert found[1:] == ("text", None)
+    with pytest.raises(ValueError, match="must only return Tensors"):
+        vmap(lambda x: (x, "text"))(tangrad.ones(3))

@@ -354,3 +354,9 @@ def test_lerp_is_between_tensors_of_one_dtype(mixed):
         tangrad.lerp(tangrad.ones(2), *given.values())
     number = tangrad.tensor(0.5, dtype=tangrad.float64)
     assert tangrad.lerp(tangrad.zeros(2), tangrad.ones(2), number).tolist() == [0.5, 0.5]
+
+
+def test_places_are_written_as_int64():
+    for lib in (tangrad, __import__("torch")):
+        with pytest.raises(RuntimeError, match="scalar type Long"):
+            lib.nonzero(lib.ones(2), out=lib.empty(0))

@@ -11,7 +11,10 @@ import torch
 import tangrad
 from tangrad.compat import functorch as ours
 
-pytestmark = pytest.mark.filterwarnings("ignore:We.ve integrated functorch:FutureWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:We.ve integrated functorch:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:`functorch.* is deprecated:FutureWarning"),
+]
 BOTH = [(tangrad, ours), (torch, theirs)]
 
 
@@ -86,3 +89,29 @@ def test_chunks_are_at_least_one() -> None:
 
     with pytest.raises(ValueError, match="at least 1"):
         chunk_vmap(tangrad.sin, chunks=0)
+
+
+@pytest.mark.parametrize("name", ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "vmap"])
+def test_names_of_func_tell_where_they_are(name: str) -> None:
+    place = "vmap" if name == "vmap" else f"func.{name}"
+    for package, framework in ((ours, tangrad), (theirs, torch)):
+        with pytest.warns(FutureWarning, match=f"Please use `torch.{place}`"):
+            getattr(package, name)(framework.sin)
+
+
+def test_parameters_with_several_names_are_given_once() -> None:
+    found = []
+    for framework, package in BOTH:
+        net = network(framework)
+        net.append(framework.nn.Linear(1, 1))
+        net[2].weight = framework.nn.Parameter(framework.full((1, 1), 2.0))
+        net.append(framework.nn.Linear(1, 1))
+        net[3].weight, net[3].bias = net[2].weight, net[2].bias
+        net[2].register_buffer("first", framework.ones(1))
+        net.register_buffer("second", net[2].first)
+        with framework.no_grad():
+            net[2].bias.fill_(1.0)
+        function, params, buffers = package.make_functional_with_buffers(net)
+        found.append((len(params), len(buffers), function(params, buffers, framework.ones(1, 2))))
+    assert found[0][:2] == found[1][:2] == (6, 1)
+    assert found[0][2].item() == pytest.approx(found[1][2].item())

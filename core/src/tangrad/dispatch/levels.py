@@ -65,10 +65,20 @@ class Record:
         return None
 
     def represent(self, t: Any) -> str:
-        """Return the text of the wrapper."""
+        """Return the text of the wrapper, as PyTorch's wrappers print."""
+        text, tangent = repr(self.inner), getattr(self, "tangent", None)
         if self.level.lenient:
-            return repr(self.inner)
-        return f"{type(self.level).__name__}({self.inner!r})"
+            return text if tangent is None else f"{text[:-1]}, tangent={tangent!r})"
+        from textwrap import indent
+
+        levels = current().levels
+        number = levels.index(self.level) + 1 if self.level in levels else -2
+        kind, place = (
+            ("BatchedTensor", f", bdim={self.dim}")
+            if hasattr(self, "dim")
+            else ("GradTrackingTensor", "")
+        )
+        return f"{kind}(lvl={number}{place}, value=\n{indent(text, ' ' * 4)}\n)"
 
 
 class Below:

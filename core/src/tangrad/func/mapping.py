@@ -155,12 +155,6 @@ def _run(
 
 def _out_places(func: Any, out_dims: Any, outputs: list[Any], spec: Any) -> list[Any]:
     call = f"vmap({_name(func)}, ..., out_dims={out_dims})"
-    for o in outputs:
-        if not isinstance(o, _C.Tensor):
-            raise ValueError(
-                f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type "
-                f"{type(o)} as a return."
-            )
     if isinstance(out_dims, tuple) and len(out_dims) == 1 and spec.type is None:
         out_dims = out_dims[0]
     places = broadcast_prefix(out_dims, spec)
@@ -174,14 +168,20 @@ def _out_places(func: Any, out_dims: Any, outputs: list[Any], spec: Any) -> list
             f"{call}: `out_dims` must be an int, None or a python collection of ints representing "
             "where in the outputs the vmapped dimension should appear."
         )
+    for o, place in zip(outputs, places, strict=True):
+        if place is not None and not isinstance(o, _C.Tensor):
+            raise ValueError(
+                f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type "
+                f"{type(o)}. Did you mean to set out_dims= to None for output?"
+            )
     return places
 
 
 def _placed(level: BatchLevel, output: Any, place: int | None) -> Any:
     """Return the physical output with the batch where out_dims wants it."""
+    if place is None and not (isinstance(output, _C.Tensor) and level.owns(output)):
+        return output
     if not level.owns(output):
-        if place is None:
-            return output
         rank = output.ndim + 1
         _check_place(place, rank)
         return output.unsqueeze(0).expand((level.size, *output.shape)).movedim(0, place)

@@ -135,8 +135,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 tangents.vjp = vjp
 
 
-def _check_outputs(outputs: list[Any], name: str) -> None:
-    if not outputs:
+def _check_outputs(outputs: list[Any], name: str, any_dtype: bool = False) -> None:
+    if not outputs or outputs == [None]:
         raise RuntimeError(f"{name}: Expected f to be a function that has non-empty output")
     for o in outputs:
         if not _is_tensor(o):
@@ -144,7 +144,7 @@ def _check_outputs(outputs: list[Any], name: str) -> None:
                 f"{name}: Expected f to return only tensors, got unsupported type "
                 f"{type(o).__name__}"
             )
-        if not _is_differentiable(o):
+        if not any_dtype and not _is_differentiable(o):
             raise RuntimeError(
                 f"{name}: All outputs of f must be floating-point or complex Tensors, got Tensor "
                 f"with dtype {o.dtype}"
@@ -269,7 +269,7 @@ def checked_argnums(argnums: Argnums, count: int, name: str) -> Argnums:
     if not isinstance(argnums, tuple):
         raise RuntimeError(f"{name}: argnums must be int or Tuple[int, ...], got: {type(argnums)}")
     if not argnums:
-        raise RuntimeError(f"{name}: argnums must be a non-empty tuple")
+        raise RuntimeError(f"{name}: argnums must be non-empty")
     found = tuple(_one_argnum(a, count) for a in argnums)
     if len(set(found)) != len(found):
         raise RuntimeError(f"argnums elements must be unique, got {argnums}")
@@ -322,11 +322,12 @@ def jvp(
         RuntimeError: structures or shapes differ.
     """
     name = "jvp(f, primals, tangents)"
-    if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
-        raise RuntimeError(
-            f"{name}: Expected primals and tangents to be tuples. E.g. it should be valid to call "
-            "f(*primals)."
-        )
+    for what, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple):
+            raise RuntimeError(
+                f"{name}: Expected {what} to be a tuple. E.g. it should be valid to call "
+                f"f(*primals). Got {type(given).__name__}"
+            )
     points, spec = tree_flatten(primals)
     directions, tangents_spec = tree_flatten(tangents)
     if spec != tangents_spec:
@@ -346,12 +347,7 @@ def jvp(
         if has_aux:
             result, aux = _split_aux(result, name, "output")
         outputs, out_spec = tree_flatten(result)
-        for o in outputs:
-            if not _is_tensor(o):
-                raise RuntimeError(
-                    f"{name}: Expected f to return only tensors, got unsupported type "
-                    f"{type(o).__name__}"
-                )
+        _check_outputs(outputs, name, any_dtype=True)
         value, aux = unwrapped(level, result), unwrapped(level, aux)
         with level.below():
             moved = [_tangent_or_zero(level, o, strict) for o in outputs]

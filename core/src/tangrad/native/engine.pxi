@@ -466,8 +466,8 @@ cdef list after_node(Node node, list results, list grads):
         if replaced is not None:
             replaced = tuple(replaced) if isinstance(replaced, (tuple, list)) else (replaced,)
             if len(replaced) != len(inputs):
-                raise RuntimeError(f"a hook of {node_name(node)} has returned {len(replaced)} gradients, "
-                                   f"expected {len(inputs)}")
+                raise RuntimeError(f"a hook of {node_name(node)} returned an incorrect number of gradients (got "
+                                   f"{len(replaced)}, but expected {len(inputs)})")
             inputs = replaced
     return list(inputs)
 

@@ -348,8 +348,8 @@ cdef int prepare_out(Op op, Tensor o, int ndim, const int64_t* shape, int want) 
         raise op.definition.out_refusal(f"result type {(<dtype>DTYPES[want]).name} can't be cast to the desired "
                                         f"output type {o.dtype_.name} ({op.title})")
     if o.dtype_.index != want and op.definition.strict_out_dtype:
-        raise RuntimeError(f"{op.title}: Expected out tensor to have dtype {(<dtype>DTYPES[want]).name}, but got "
-                           f"{o.dtype_.name} instead")
+        kind = "scalar type Long" if op.title == "nonzero" else f"dtype {(<dtype>DTYPES[want]).name}"
+        raise RuntimeError(f"{op.title}: Expected out tensor to have {kind}, but got {o.dtype_.name} instead")
     if has_shape(o, ndim, shape):
         if overlaps_itself(o):
             raise overlap_error(op, o)

@@ -37,7 +37,7 @@ def _check_shapes(
         ("attn_mask", attn_mask, (2, 3)),
     ):
         if x is not None and x.ndim not in wanted:
-            dims = " or ".join(f"{n}-D" for n in wanted)
+            dims = " or ".join(("`None`", *(f"{n}-D" for n in wanted)))
             raise AssertionError(
                 f"For {kind} `query`, expected `{name}` to be {dims} but found {x.ndim}-D tensor "
                 "instead"

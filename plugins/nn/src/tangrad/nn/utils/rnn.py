@@ -156,6 +156,8 @@ def pack_padded_sequence(
     Raises:
         RuntimeError: a length is less than 1 or more than T, or their number is not B.
     """
+    if input.numel() == 0:
+        raise RuntimeError(f"Cannot pack empty tensors: got shape {list(input.shape)}")
     if not isinstance(lengths, tangrad.Tensor):
         lengths = tangrad.as_tensor(lengths, dtype=tangrad.int64, device="cpu")
     if lengths.device.type != "cpu" or lengths.dtype is not tangrad.int64 or lengths.ndim != 1:
@@ -170,8 +172,6 @@ def pack_padded_sequence(
         input = input.index_select(0 if batch_first else 1, order)
     if batch_first:
         input = input.transpose(0, 1)
-    if input.numel() == 0:
-        raise RuntimeError(f"Cannot pack empty tensors, got shape {list(input.shape)}")
     numbers = lengths.tolist()
     if len(numbers) != input.shape[1]:
         raise RuntimeError(
