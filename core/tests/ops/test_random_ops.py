@@ -87,6 +87,22 @@ def test_dropout_has_a_derivative_for_every_seed(seed: int) -> None:
     assert x.grad.equal(y)
 
 
+@pytest.mark.parametrize("form", ["channels_last", "transposed", "strided"])
+def test_dropout_keeps_the_strides_of_a_dense_input(form: str) -> None:
+    x = tangrad.rand(2, 3, 4, 5) + 1
+    x = {
+        "channels_last": x.contiguous(memory_format=tangrad.channels_last),
+        "transposed": x.transpose(0, 3),
+        "strided": x[..., ::2],
+    }[form].requires_grad_()
+    dropped = tangrad.nn.functional.dropout(x, 0.5)
+    assert dropped.stride() == (tangrad.empty_like(x)).stride()
+    assert ((dropped == 0) | (dropped == 2 * x)).all()
+    assert 0 < (dropped == 0).sum() < x.numel()
+    (slopes,) = tangrad.autograd.grad(dropped.sum(), x)
+    assert ((slopes == 0) == (dropped == 0)).all()
+
+
 def test_dropout_does_nothing_outside_of_training() -> None:
     x = tangrad.ones(3)
     assert F.dropout(x, 0.5, training=False) is x

@@ -45,6 +45,13 @@ def test_reduction_sees_what_the_mask_shows(name, dim, masked):
     assert_same(*both(name, *args, dim=dim, keepdim=dim == 0, mask=shown))
 
 
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "amax", "var"])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_what_no_dimensions_are_is_what_they_are_in_torch(name, keepdim):
+    values, mask = case()
+    assert_same(*both(name, values, dim=[], keepdim=keepdim, mask=mask if name == "sum" else None))
+
+
 @pytest.mark.parametrize("name", ALONG_ONE)
 @pytest.mark.parametrize("masked", [False, True])
 def test_function_along_one_dimension(name, masked):

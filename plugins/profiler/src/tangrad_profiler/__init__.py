@@ -19,6 +19,7 @@ _WHERE = {
     "compare": "comparison",
     "counters": "counting",
     "dump_memory_snapshot": "history",
+    "itt": "",
     "kineto_available": "profiling",
     "load": "profiling",
     "memory_snapshot": "history",
@@ -52,7 +53,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'tangrad.profiler' has no attribute '{name}'")
     import importlib
 
-    value = getattr(importlib.import_module(f"tangrad_profiler.{_WHERE[name]}"), name)
+    value = importlib.import_module(f"tangrad_profiler.{_WHERE[name] or name}")
+    value = getattr(value, name) if _WHERE[name] else value
     globals()[name] = value
     return value
 

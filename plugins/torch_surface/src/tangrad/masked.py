@@ -149,7 +149,9 @@ def prod(
 ) -> Any:
     """Multiply the elements that the mask shows; 1 where it shows none. See `sum`."""
     result = _filled(input, mask, 1).to(_total_dtype(input, dtype))
-    for d in reversed(_dims(dim, input.ndim)):
+    # As PyTorch: no dimensions are none of them here, where other reductions take all.
+    none = isinstance(dim, (tuple, list)) and not dim
+    for d in () if none else reversed(_dims(dim, input.ndim)):
         result = result.prod(d, bool(keepdim))
     return result
 
