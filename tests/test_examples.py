@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -71,3 +72,12 @@ def test_a_model_is_exported_run_elsewhere_and_trained_further(example, tmp_path
     assert after[0] < before[0]
     assert after[-1] < before[-1]
     assert "ops." in capsys.readouterr().out
+
+
+def test_a_network_of_digits_runs_and_learns_in_c(example, tmp_path) -> None:
+    pytest.importorskip("tangrad_export")
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler")
+    in_c, eager = example("digits_in_c").main(["--out", str(tmp_path)])
+    assert in_c[-1] < 0.5 * in_c[0]
+    assert in_c == pytest.approx(eager, abs=1e-4)

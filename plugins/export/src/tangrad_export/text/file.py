@@ -193,15 +193,10 @@ class Module:
     def _described(self, entry: Entry) -> list[str]:
         lines = []
         if entry.kind == "run":
-            lines.append(
-                "/* Computes the outputs. Returns 0; else a size is out of its bounds,"
-                if entry.sizes
-                else "/* Computes the outputs. Returns 0;"
-            )
-            if entry.reports:
-                lines.append(" * or an index out of its tensor's bounds,")
-            if entry.sizes or entry.reports:
-                lines.append(" * and nothing was written.")
+            causes = ["a size is out of its bounds"] * bool(entry.sizes)
+            causes += ["an index is out of its tensor's bounds"] * entry.reports
+            told = f"; else {', or '.join(causes)}, and nothing was written" if causes else ""
+            lines.append(f"/* Computes the outputs. Returns 0{told}.")
         else:
             lines.append(
                 "/* Takes a step of the optimizer; returns the loss before it, NaN where a "
