@@ -29,7 +29,7 @@ DOMAIN: dict[str, tuple[tuple[float, float], ...]] = {
     "remainder": ((-9.0, 9.0), (0.5, 3.0)), "fmod": ((-9.0, 9.0), (0.5, 3.0)),
     "trunc_divide": ((-9.0, 9.0), (0.5, 3.0)), "frexp_mantissa": ((0.6, 0.9),),
     "ndtri": ((0.05, 0.95),), "igamma": ((0.3, 9.0), (0.3, 9.0)),
-    "igammac": ((0.3, 9.0), (0.3, 9.0)),
+    "igammac": ((0.3, 9.0), (0.3, 9.0)), "gamma_density": ((0.3, 15.0), (0.3, 9.0)),
     # Away from zeros of what oscillates, where the error is absolute.
     "bessel_j0": ((-2.0, 2.0),), "bessel_y0": ((0.1, 0.8),), "bessel_y1": ((0.1, 1.9),),
     "airy_ai": ((-2.0, 9.0),), "modified_bessel_k0": ((0.1, 9.0),),

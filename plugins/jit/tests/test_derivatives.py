@@ -159,6 +159,21 @@ def test_a_held_tensor_of_another_ones_memory_is_returned_as_itself():
         assert fast(1.5) is State.second
 
 
+@pytest.mark.parametrize("write", ["zero_", "relu_", "exp_"])
+@pytest.mark.parametrize("show", ["data", "detach", "held"])
+def test_what_shows_an_argument_that_was_written_is_another_tensor(write, show):
+    def f(a):
+        getattr(a, write)()
+        return {"data": lambda: a.data, "detach": a.detach, "held": lambda: a}[show]()
+
+    fast = compiled(f)
+    for _ in range(4):
+        a = tangrad.tensor([-1.0, 2.0])
+        result = fast(a)
+        assert (result is a) == (show == "held")
+        assert result.data_ptr() == a.data_ptr()
+
+
 def test_third_derivatives_follow():
     fast = compiled(lambda x: (x**4).sum())
     for _ in range(3):

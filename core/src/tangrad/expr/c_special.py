@@ -75,7 +75,8 @@ SPECIAL: dict[str, str] = {
         power = @pow(x, -s) * (1 - s * (q - (x - k)) / x);
     }}
     if (total == (double)TG_INF) return total;
-    tail = x * power / (s - 1) + power / 2;
+    /* of a huge number the power underflows before the tail does */
+    tail = (power < 1e-300 ? @pow(x, 1 - s) : x * power) / (s - 1) + power / 2;
     factor = s * power / x;
     {_zeta_tail()}
     return total + tail;

@@ -199,13 +199,16 @@ _LOG_NDTR = (
 # (Legendre's, by Lentz's method) or, for small x, the series of 1 - Q that keeps the digits of Q.
 # A loop that is not wanted starts where it ends.
 
-_GAMMA_PARTS = (
+_GAMMA_POWER = (
     "m = (b - a) / a; s = m / (2 + m); near = abs(m) < 0.5;"
     # log(1 + m) - m without cancellation
     f" series = 2 * s * s * s * {_polynomial('LOG1P_TAIL', 's * s')} - s * m;"
     " lpm = where(near, series, log(b / a) - m);"
     # x^a exp(-x) / gamma(a + 1): by Stirling's series where a is large
     f" stirling = {_polynomial('STIRLING', '1 / (a * a)')} / a;"
+)
+_GAMMA_PARTS = (
+    f"{_GAMMA_POWER}"
     " front = where(a >= 10, exp(a * lpm - stirling) / sqrt(2 * pi * a),"
     " exp(a * log(b) - b - lgamma(a + 1)));"
     " uniform = (a >= 100) & (abs(m) < 0.3);"
@@ -214,6 +217,10 @@ _GAMMA_PARTS = (
     " rest = exp(a * lpm) / sqrt(2 * pi * a) * polynomial(w, "
     + ", ".join(_polynomial(f"TEMME_{k}", "eta") for k in range(7))
     + ");"
+)
+_GAMMA_DENSITY = (
+    f"{_GAMMA_POWER} where((a >= 10) & (b > 0), exp(a * lpm - stirling) * sqrt(a / (2 * pi)) / b,"
+    " exp((a - 1) * log(b) - b - lgamma(a)))"
 )
 _P_SERIES = (
     "iterate(2000, 't > 1e-17 * s; s + t; t * b / (a + k + 2)', s=where({when}, 1, 0),"
@@ -292,6 +299,7 @@ COMPOSED: dict[str, str] = {
     "erfcx": _ERFCX,
     "ndtri": _NDTRI,
     "log_ndtr": _LOG_NDTR,
+    "gamma_density": _GAMMA_DENSITY,
     "igamma": _IGAMMA,
     "igammac": _IGAMMAC,
     "chebyshev_polynomial_t": _chebyshev("a", "cos(degree * angle)"),

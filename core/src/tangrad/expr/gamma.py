@@ -156,7 +156,8 @@ def _zeta_above(s: Array, q: Array) -> Array:
         x = np.where(more, q + k, x)
         # What rounding q + k lost is s times larger in the power.
         power = np.where(more, x**-s * (1 - s * (q - (x - k)) / x), power)
-    tail = x * power / (s - 1) + power / 2
+    # Of a huge number the power underflows before the tail does.
+    tail = np.where(power < 1e-300, x ** (1 - s), x * power) / (s - 1) + power / 2
     factor = s * power / x
     for k, coefficient in enumerate(ZETA_TAIL):
         tail = tail + coefficient * factor

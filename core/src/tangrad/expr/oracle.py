@@ -298,6 +298,7 @@ def _special_functions(mp: Any) -> dict[str, Callable[..., Any]]:
         "erfcx": lambda a: mp.exp(a * a) * mp.erfc(a),
         "ndtri": ndtri,
         "log_ndtr": lambda a: mp.log(mp.erfc(-a / mp.sqrt(2)) / 2),
+        "gamma_density": lambda a, b: mp.exp((a - 1) * mp.log(b) - b - mp.loggamma(a)),
         "igamma": igamma,
         "igammac": igammac,
         "chebyshev_polynomial_t": polynomial(mp.chebyt),

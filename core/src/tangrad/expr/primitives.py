@@ -449,12 +449,15 @@ _composed("i0e", "@i0e")
 _composed("i1", "@i1")
 _composed("i1e", "@i1e")
 _composed("erfcx", "@erfcx")
-_composed("ndtri", "2.50662827463100050242 * exp(y * y / 2)")
+_composed("ndtri", "x = abs(y); where(x < inf, 1.25331413731550025121 * "
+                   "erfcx(x * 0.70710678118654752440) / where(a < 0.5, a, 1 - a), x)")
 _composed("log_ndtr", "where(a < -1, 0.79788456080286535588 / erfcx(a * -0.70710678118654752440),"
                       " 0.39894228040143267794 * exp(a * a * -0.5 - y))")
-_UPPER = "exp((a - 1) * log(b) - b - lgamma(a))"
-_composed("igamma", "!igamma has none by its first argument in closed form", _UPPER)
-_composed("igammac", "!igammac has none by its first argument in closed form", f"-{_UPPER}")
+# b^(a - 1) exp(-b) / gamma(a)
+_composed("gamma_density", "y * (log(b) - digamma(a))", "y * (a - 1 - b) / b")
+_DENSITY = "gamma_density(a, b)"
+_composed("igamma", "!igamma has none by its first argument in closed form", _DENSITY)
+_composed("igammac", "!igammac has none by its first argument in closed form", f"-{_DENSITY}")
 # PyTorch differentiates none of these.
 for _name in ("bessel_j0 bessel_j1 bessel_y0 bessel_y1 airy_ai modified_bessel_k0"
               " modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1").split():

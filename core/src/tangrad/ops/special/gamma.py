@@ -25,7 +25,7 @@ def _gamma_errors(s: Any) -> list[Any]:
 
 
 _NOT_CLOSED = "none: it has no closed form"
-_UPPER = "exp((self - 1) * log(other) - other - lgamma(self))"
+_UPPER = "gamma_density(self, other)"
 
 igamma = pointwise(
     "igamma(Tensor self, Tensor other) -> Tensor",

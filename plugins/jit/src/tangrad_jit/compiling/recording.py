@@ -354,8 +354,11 @@ class _Session:
                         f"the function returns {held[id(leaf)]}, of whose memory the program holds "
                         "another tensor: a graph has one value for both"
                     )
-                # A Function may return what it is given, with a history of its own.
-                if owners.setdefault(value, leaf) is not leaf:
+                # A Function may return what it is given, with a history of its own, and `.data`
+                # shows what was written last.
+                written = value.producer is not None and value.producer.written
+                owned = written and value.root in owners
+                if owners.setdefault(value, leaf) is not leaf or owned:
                     value = recorder.alias_of(value)
                 graph.outputs.append(value)
             elif isinstance(leaf, _PLAIN):
