@@ -149,7 +149,8 @@ def test_slopes_keep_their_digits_in_the_tails(name):
 @pytest.mark.parametrize("s", [1.5, 2.0, 3.0, 20.0])
 @pytest.mark.parametrize("q", [1e-10, 0.3, 3.0, 40.0, 1e5, 1e100, 1e145])
 def test_slopes_of_zeta_keep_their_digits(s, q):
-    exact = -s * mpmath.zeta(s + 1, q)
+    with mpmath.workdps(50):
+        exact = -s * mpmath.zeta(s + 1, q)
     x = tangrad.tensor(q, dtype=tangrad.float64, requires_grad=True)
     tangrad.special.zeta(s, x).backward()
     if 1e-290 < abs(exact) < 1e290:
