@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tangrad_onnx import errors as errors
+    from tangrad_onnx import ops as ops
     from tangrad_onnx.errors import OnnxError as OnnxError
     from tangrad_onnx.errors import OnnxExporterError as OnnxExporterError
     from tangrad_onnx.errors import OnnxRunError as OnnxRunError
@@ -48,14 +49,15 @@ __all__ = [
     "export",
     "is_in_onnx_export",
     "load",
+    "ops",
     "register_custom_op_symbolic",
     "unregister_custom_op_symbolic",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "errors":
-        return import_module(f"{__name__}.errors")
+    if name in ("errors", "ops"):
+        return import_module(f"{__name__}.{name}")
     place = _PLACES.get(name)
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

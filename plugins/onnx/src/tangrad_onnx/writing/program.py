@@ -16,6 +16,7 @@ from tangrad import Tensor
 from tangrad_onnx.errors import OnnxExporterError, UnsupportedOperatorError
 from tangrad_onnx.writing.forms import FORMS, WHOLE
 from tangrad_onnx.writing.forms.indexing import put_slice
+from tangrad_onnx.writing.functions import is_written, write_function
 from tangrad_onnx.writing.graph import Size, Value, Writer, type_of
 from tangrad_onnx.writing.pointwise import write_pointwise
 
@@ -67,7 +68,7 @@ def write_model(
 
         def keep(node: Any) -> bool:
             name = getattr(node.target, "name", None)
-            whole = name in WHOLE or name in custom
+            whole = name in WHOLE or name in custom or is_written(node.target, opset)
             return whole and node.name not in taken_apart and not node.meta.get("writes")
 
         lowered = program.run_decompositions({}, keep=keep)
@@ -258,6 +259,8 @@ class _Model:
             self.values[node] = Size(str(self.w.op(_ARITHMETIC[target], *names)))
         elif hasattr(target, "definition"):
             self._call(node)
+        elif is_written(target, self.opset):
+            self.values[node] = write_function(self.w, node, self._given)
         elif target is tangrad.set_grad_enabled or node.op == "get_attr":
             return
         elif target is tangrad.cond:
