@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+
 import pytest
 
 import tangrad
@@ -151,3 +154,30 @@ def test_a_back_end_is_given_graphs_with_arithmetic_of_numbers():
     fast = compiled(lambda a, k: a.mul_(1 - k), backend="aot_eager", fullgraph=True)
     for k in USUAL:
         assert fast(tangrad.ones(2), k).tolist() == [1 - k] * 2
+
+
+def test_writes_through_data_are_not_counted_in_whatever_thread():
+    @compiled
+    def f(a, k):
+        a.data[...] = k
+        return a * 2
+
+    f(tangrad.ones(5), 0.5)
+    counted, usual = [], sys.getswitchinterval()
+
+    def run():
+        for k in range(200):
+            a = tangrad.ones(5)
+            f(a, k + 0.5)
+            counted.append(a._version)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(usual)
+    assert counted == [0] * 600

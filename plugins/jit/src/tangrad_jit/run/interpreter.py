@@ -26,7 +26,10 @@ def interpret(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     copied = {entry.value for entry in graph.fresh_constants()}
     with tangrad.no_grad():
         for given, item in zip(graph.inputs, inputs, strict=True):
-            env[given.value] = item.clone() if given.value in copied else item
+            if given.value in copied:
+                item = item.clone()
+            # What is written through `.data` keeps its version.
+            env[given.value] = item if given.counted else item.data
         for node in graph.nodes:
             try:
                 run_node(node, env)
