@@ -168,3 +168,53 @@ def test_queueing_that_is_slower_is_dropped_with_a_line(clock, monkeypatch, cost
     assert calls.measured == pytest.approx((cost, 1.0))
     assert bool(calls.dropped) is dropped
     assert told == [calls.dropped] * dropped
+
+
+def test_a_graph_that_is_no_faster_is_told_once(clock, monkeypatch, caplog):
+    fast, x = compiled_until_it_is_known(clock, monkeypatch, 1.0, 1.0, 1.5)
+    assert [record.getMessage() for record in caplog.records] == [
+        "costly_program: compiled, no faster: runs as it is"
+    ]
+    told = str(tangrad.compile.explain(fast, x)).splitlines()
+    assert told[0] == "verdict: the function runs as it is, not as a graph"
+    assert told[1].startswith("  in the way: compiled, no faster: the graph took 2000000.0 us")
+    assert told[2].startswith("  to change: ")
+
+
+def test_other_sizes_have_it_decided_again(clock, monkeypatch):
+    fast, x = compiled_until_it_is_known(clock, monkeypatch, 1.0, 1.0, 1.5)
+    for _ in range(31):
+        fast(x)
+    assert "decides again" not in fast.compiled.events
+    fast(tangrad.ones(5))
+    assert "decides again" in fast.compiled.events
+
+
+def test_it_is_decided_again_when_the_calls_have_paid_for_it(clock, monkeypatch):
+    fast, x = compiled_until_it_is_known(clock, monkeypatch, 1.0, 1.0, 1.5)
+    rest = fast.compiled._rest
+    rest.length = 0.5
+    for _ in range(64):
+        assert fast(x).tolist() == [3.0, 3.0, 3.0]
+    assert "decides again" in fast.compiled.events
+
+
+def test_explain_opens_with_a_verdict(clock, monkeypatch):
+    fast, x = compiled_until_it_is_known(clock, monkeypatch, 1.0, 1.0, 3.0)
+    told = str(tangrad.compile.explain(fast, x)).splitlines()[0]
+    assert told == (
+        "verdict: a graph, 1.50 times as fast (2000000.0 us a call, the function itself "
+        "3000000.0 us)"
+    )
+
+    def branches(x):
+        return x * 2 if x.sum() > 0 else x
+
+    told = str(tangrad.compile.explain(branches, x)).splitlines()
+    assert told[0] == "verdict: the function runs as it is, not as a graph"
+    assert "looks at the value of a tensor" in told[1]
+    assert told[1].endswith(f"(test_race.py:{branches.__code__.co_firstlineno + 1})")
+    assert told[2] == (
+        "  to change: take where(condition, a, b) in place of a branch, or return the tensor and "
+        "read it outside of the function"
+    )

@@ -16,6 +16,15 @@ cdef inline int tell_of_imaginary(int old, int new) except -1:
     return 0
 
 
+cdef int tell_of_scalar(Tensor t) except -1:
+    """Warn of a number that is made of a tensor which needs a gradient."""
+    if tg_tls.grad_enabled and requires_grad(t):
+        from tangrad.tensor.caller import warn_once
+        warn_once("Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
+                  "Consider using tensor.detach() first.")
+    return 0
+
+
 cdef int copy_into(Tensor dst, Tensor src) except -1:
     """Write src, broadcast and converted, into dst (same or other device), without recording."""
     cdef DeviceRuntime dd = dst.storage_.dev, sd = src.storage_.dev

@@ -181,15 +181,6 @@ cdef inline int require_elements(Tensor t, str what) except -1:
     return 0
 
 
-cdef int tell_of_scalar(Tensor t) except -1:
-    """Warn of a number that is made of a tensor which needs a gradient."""
-    if tg_tls.grad_enabled and requires_grad(t):
-        from tangrad.tensor.caller import warn_once
-        warn_once("Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
-                  "Consider using tensor.detach() first.")
-    return 0
-
-
 cdef object only_element(Tensor t):
     """The element that a Python number is made of."""
     if t.numel_ != 1:

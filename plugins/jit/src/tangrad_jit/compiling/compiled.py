@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import warnings
@@ -18,7 +19,9 @@ from tangrad_jit.capture.surroundings import Key
 from tangrad_jit.compiling import stance
 from tangrad_jit.compiling.executable import Executable
 from tangrad_jit.compiling.recording import Recording, record, tensors_among
+from tangrad_jit.compiling.rest import Rest
 from tangrad_jit.compiling.sizes import Dimension, Sizes, size_changes
+from tangrad_jit.compiling.verdict import NO_FASTER
 from tangrad_jit.graph.printer import text_of
 from tangrad_jit.run.plan import Arena
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Compiled", "Settings", "is_compiling", "outside_of_compiling", "refuse"]
 
 _compiling = threading.local()
+_log = logging.getLogger("tangrad.compile")
 
 
 def is_compiling() -> bool:
@@ -114,6 +118,8 @@ class Compiled(Choosing):
         self._lock = threading.RLock()
         self._arena = Arena()  # its graphs run one after the other
         self._recorded = self._untold = 0
+        self._rest: Rest | None = None  # while a graph that was no faster is out of use
+        self._last: Rest | None = None
         self._sizes = Sizes(settings.dynamic)
         self._varying: dict[Key, Source] = {}
         self._fixed: dict[Key, Source] = {}
@@ -132,6 +138,11 @@ class Compiled(Choosing):
 
     def _as_it_is(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function, with its pointwise work queued where that is allowed and pays."""
+        if self._rest is not None and self._rest.is_over(args, kwargs) and not is_intercepted():
+            self.events.append("decides again")
+            self.off, self._recorded = "", 0
+            self._last, self._rest = self._rest, None
+            return self.serve(args, kwargs)
         if self.queued is None or is_intercepted():
             return self.function(*args, **kwargs)
         return self.queued.run(args, kwargs)
@@ -142,6 +153,8 @@ class Compiled(Choosing):
         result = executable.trial.run(executable, tensors, self.function, args, kwargs)
         if executable.dropped:
             self._drop(executable)
+            if executable.lost and not self.executables:
+                self._rest = Rest(executable, self._last)
             self._turn_off(executable.dropped)
         return result
 
@@ -350,8 +363,11 @@ class Compiled(Choosing):
         self.off = f"runs as it is: {failure}"
 
     def _turn_off(self, reason: str) -> None:
+        said = any(NO_FASTER in event for event in self.events)
         self.off = f"runs as it is: {reason}"
         self.events.append(self.off)
+        if NO_FASTER in reason and not said:
+            _log.warning("%s: %s: runs as it is", self.name, NO_FASTER)
         if "recordings" in reason:
             warnings.warn(f"compile: {self.name} {self.off}", UserWarning, stacklevel=5)
 
@@ -362,6 +378,7 @@ class Compiled(Choosing):
             self.events.clear()
             self.off = ""
             self._recorded = self._unsettled = self._untold = 0
+            self._rest = self._last = None
             self._known.clear()
             self._sizes.clear()
             self._varying.clear()

@@ -67,7 +67,7 @@ class Executable(Serving):
         plans: how they run, where no back end does.
         measured: seconds of a call by the graph, and by the function; None: not known.
         trial: what compares the first calls with eager's, or None.
-        dropped: why it is not used any more, or "".
+        dropped: why it is not used any more, or "". lost: whether because it was no faster.
         seconds: what recording and compiling took.
     """
 
@@ -83,7 +83,7 @@ class Executable(Serving):
         self.pattern, self.guards = recording.pattern, recording.guards
         self.state = state_of_thread()
         self.seconds = 0.0
-        self.dropped = ""
+        self.dropped, self.lost = "", False
         self.notes: list[str] = []
         self.arena = Arena() if arena is None else arena
         self.plans: list[Plan] = []

@@ -7,6 +7,7 @@ from typing import Any
 
 from tangrad_jit._queue import queues
 from tangrad_jit.compiling.compiled import Compiled, Settings
+from tangrad_jit.compiling.verdict import verdict_of
 from tangrad_jit.graph.printer import text_of
 
 __all__ = ["Explanation", "explain"]
@@ -50,7 +51,8 @@ class Explanation:
         return [self.compiled.off] if self.compiled.off else []
 
     def __str__(self) -> str:
-        lines = [f"{self.compiled.name}: {self.graph_count} graphs, {self.guard_count} guards"]
+        lines = verdict_of(self.compiled)
+        lines.append(f"{self.compiled.name}: {self.graph_count} graphs, {self.guard_count} guards")
         lines += [f"  {event}" for event in self.events]
         if self.compiled.off and self.compiled.off not in self.events:
             lines.append(f"  {self.compiled.off}")

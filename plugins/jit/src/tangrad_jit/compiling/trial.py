@@ -12,6 +12,7 @@ from typing import Any
 import tangrad
 from tangrad.utils import _pytree
 from tangrad_jit.compiling.race import Race
+from tangrad_jit.compiling.verdict import NO_FASTER
 
 __all__ = ["Trial", "trial_of"]
 
@@ -58,8 +59,10 @@ class Trial:
             executable.trial = None
         if race.lost:
             graph, eager = executable.measured
+            executable.lost = True
             executable.dropped = (
-                f"the graph took {1e6 * graph:.1f} us, the function itself {1e6 * eager:.1f} us"
+                f"{NO_FASTER}: the graph took {1e6 * graph:.1f} us, "
+                f"the function itself {1e6 * eager:.1f} us"
             )
 
     def _both(
