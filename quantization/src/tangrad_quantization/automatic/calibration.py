@@ -183,9 +183,9 @@ def replace(model: Any, path: str, module: Any) -> None:
 
 def signal_to_noise(expected: list[Any], found: list[Any]) -> float:
     """Return the power of tensors over that of their differences from others, in dB."""
-    signal = sum(float((a.double() ** 2).sum()) for a in expected)
+    signal = sum((a.double() ** 2).sum().item() for a in expected)
     noise = sum(
-        float(((a.double() - b.double()) ** 2).sum()) for a, b in zip(expected, found, strict=True)
+        ((a.double() - b.double()) ** 2).sum().item() for a, b in zip(expected, found, strict=True)
     )
     if noise == 0:
         return 200.0

@@ -83,7 +83,7 @@ def cross_layer_equalization(module1: Any, module2: Any) -> float:
         if module1.bias is not None:
             module1.bias.div_(factors)
         module2.weight.copy_((read * factors[:, None]).reshape(module2.weight.shape))
-        return float((factors.log2().abs()).max())
+        return float(factors.log2().abs().max().item())
 
 
 def equalize(

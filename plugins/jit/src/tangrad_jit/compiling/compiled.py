@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import tangrad
-from tangrad.plugin import is_intercepted
+from tangrad.plugin import get_intercept, is_intercepted, phase, phase_is_watched
 from tangrad_jit._guards import Choosing, Pattern
 from tangrad_jit.capture.errors import CaptureError, Unsettled
 from tangrad_jit.capture.sources import Source
@@ -143,9 +143,24 @@ class Compiled(Choosing):
             self.off, self._recorded = "", 0
             self._last, self._rest = self._rest, None
             return self.serve(args, kwargs)
-        if self.queued is None or is_intercepted():
+        if is_intercepted():
+            # A profiler is to see what else would run; all others see the program's own ops.
+            watched = not self.off and get_intercept() is None and phase_is_watched()
+            return self._watched(args, kwargs) if watched else self.function(*args, **kwargs)
+        if self.queued is None:
             return self.function(*args, **kwargs)
         return self.queued.run(args, kwargs)
+
+    def _watched(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call by the graph that serves it, as one phase of a profile."""
+        for executable in self.executables:
+            tensors = executable.fits(args, kwargs)
+            if tensors is not None and not executable.doubtful(tensors):
+                kernels = sum(len(plan.groups) for plan in executable.plans[:1])
+                told = f"{kernels} kernel{'s' * (kernels != 1)} of {len(executable.forward.nodes)}"
+                with phase(f"compiled {self.name}: {told} steps"):
+                    return executable.run(tensors)
+        return self.function(*args, **kwargs)
 
     def _execute(self, executable: Executable, tensors: list[Any], args: Any, kwargs: Any) -> Any:
         if executable.trial is None:

@@ -246,7 +246,10 @@ def print_n_shadows_summary(results_comparison: dict[str, dict[str, Any]]) -> No
     count = max((len(part["candidates"]) for part in results_comparison.values()), default=0)
     table = [["node_name", "node_type", "fqn", *map(str, range(count))]]
     for part in results_comparison.values():
-        means = [f"{float(form['cmp_mean']):.4f}" for form in part["candidates"].values()]
+        means = [
+            f"{tangrad.as_tensor(form['cmp_mean']).item():.4f}"
+            for form in part["candidates"].values()
+        ]
         means += [""] * (count - len(means))
         table.append([part["ref_node_name"], part["ref_node_target_type"], part["fqn"], *means])
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
