@@ -46,7 +46,7 @@ def chrome_trace(trace: Trace, path: str | os.PathLike[str], metadata: Any = Non
         file.write(json.dumps(head)[:-1] + ', "traceEvents": [\n')
         first = True
         for row in chrome_events(trace):
-            file.write(("" if first else ",\n") + json.dumps(row))
+            file.write(("" if first else ",\n") + json.dumps(row, separators=(",", ":")))
             first = False
         file.write("\n]}\n")
 
