@@ -194,7 +194,8 @@ def top_level() -> str:
     functions += [f"{name}: _dtype" for name in _dtype_names(tangrad)]
     # A package of its own brings the stub of the name that it is seen under; without it, Any.
     absent = "# type: ignore[attr-defined, unused-ignore]"
-    lines += [f"from tangrad import {name} as {name}  {absent}" for name in _plugin_names(tangrad)]
+    brought = ", ".join(f"{name} as {name}" for name in _plugin_names(tangrad))
+    lines = [*_grouped(lines), f"from tangrad import {brought}  {absent}"]
     absent = "# type: ignore[import-not-found, import-untyped, unused-ignore]"
     lines += [f"from tangrad.brought.{name} import *  {absent}" for name in _packages()]
     functions += [f"{name}: Any" for name in _legacy_names()]
@@ -311,6 +312,15 @@ def _legacy_names() -> list[str]:
     from tangrad.tensor import legacy, storages
 
     return [*legacy._NAMES, *storages.DTYPES, *storages.ALIASES]
+
+
+def _grouped(imports: list[str]) -> list[str]:
+    """Return one statement for each module that names are imported from."""
+    names: dict[str, list[str]] = {}
+    for line in imports:
+        module, imported, name = line.partition(" import ")
+        names.setdefault(module + imported, []).append(name)
+    return [module + ", ".join(found) for module, found in names.items()]
 
 
 def _plugin_names(tangrad: Any) -> list[str]:
