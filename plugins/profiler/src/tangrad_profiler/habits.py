@@ -51,7 +51,7 @@ def _numbers_read(evidence: Evidence) -> list[Advice]:
 def _batch_of_one(evidence: Evidence) -> list[Advice]:
     trace, e = evidence.trace, evidence.trace.events
     layers = np.flatnonzero((e["kind"] == OP) & (e["signature"] >= 0) & _named(trace, LAYERS))
-    firsts = [next(iter(s[0]), ()) if s else () for s in trace.signatures]
+    firsts: list[Any] = [next(iter(s[0]), ()) if s else () for s in trace.signatures]
     one = np.array([len(f) > 1 and f[0] == 1 for f in firsts] or [False])
     alone = layers[one[e["signature"][layers]]]
     if len(alone) < FEW or len(alone) < 0.8 * len(layers):

@@ -27,7 +27,8 @@ class Rest:
         self.length: float = executable.seconds + max(graph - eager, 0.0)
         self.eager = eager
         self.patience: float = 1.0 if before is None else 2 * before.patience
-        self.patterns = [executable.pattern, *(before.patterns if before is not None else [])]
+        earlier: list[Pattern] = [] if before is None else before.patterns
+        self.patterns: list[Pattern] = [executable.pattern, *earlier]
         self.calls = 0
 
     def is_over(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
