@@ -13,10 +13,10 @@ import tangrad
 HERE = Path(__file__).parent
 
 
-def load(side, name):
-    """Return the module of cases for a side."""
+def load(side, name, file="script_cases.py"):
+    """Return a module of cases for a side."""
     sys.modules["scripted_side"] = side
-    spec = importlib.util.spec_from_file_location(name, HERE / "script_cases.py")
+    spec = importlib.util.spec_from_file_location(name, HERE / file)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     with warnings.catch_warnings():
@@ -26,6 +26,12 @@ def load(side, name):
 
 
 WANTED, OURS = load(torch, "script_cases_torch"), load(tangrad, "script_cases_tangrad")
+for cases, further in (
+    (WANTED, load(torch, "further_cases_torch", "further_cases.py")),
+    (OURS, load(tangrad, "further_cases_tangrad", "further_cases.py")),
+):
+    cases.CASES += further.CASES
+    cases.MODULES += further.MODULES
 
 
 def plain(value):

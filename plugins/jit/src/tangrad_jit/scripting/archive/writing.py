@@ -190,12 +190,9 @@ class _Archive:
         children = self._children(module)
         text = _head(module, name) + _hooks(unit)
         for attribute, kind in unit.attributes.items():
-            text += f"  {attribute} : {self.printer.type(kind)}\n"
+            text += _declared(attribute, self.printer.type(kind))
         for child, kind_name in children.items():
-            declared = f"  {child} : {kind_name}\n"
-            if not child.isidentifier():
-                declared = f"  __annotations__[{quoted(child)}] = {kind_name}\n"
-            text += declared
+            text += _declared(child, kind_name)
         if unit.is_container:
             text += self._sequence(unit, children, name)
         for key, method in unit.methods.items():
@@ -237,7 +234,7 @@ class _Archive:
         )
         body = _head(module, "NAME")
         for key, tensor in [*module._parameters.items(), *module._buffers.items()]:
-            body += f"  {key} : {'NoneType' if tensor is None else 'Tensor'}\n"
+            body += _declared(key, "NoneType" if tensor is None else "Tensor")
         body += "  training : bool\n"
         forward = module_text(module, "NAME")
         if not forward and not isinstance(module, (nn.ParameterList, nn.ParameterDict)):
@@ -317,6 +314,13 @@ def _hooks(unit: Any) -> str:
         if group:
             lines += f"  {name} = [{''.join(f'{quoted(hook.name)}, ' for hook in group)}]\n"
     return lines
+
+
+def _declared(name: str, kind: str) -> str:
+    """Return the line that declares an attribute of a module."""
+    if name.isidentifier():
+        return f"  {name} : {kind}\n"
+    return f"  __annotations__[{quoted(name)}] = {kind}\n"
 
 
 def _step(kind: Any) -> tuple[Type, Type]:

@@ -126,6 +126,9 @@ def choose_builtin(
         place: of the call.
         convert: whether a tensor may become the number that is asked for.
     """
+    of_numbers = None if kwargs else _of_numbers(name, args, place)
+    if of_numbers is not None:
+        return of_numbers
     for converts in (False, True) if convert else (False,):
         for signature in signatures_of(name):
             found = _matched(signature, args, kwargs, converts)
@@ -134,6 +137,21 @@ def choose_builtin(
                 result = _result(signature.result, bound, given)
                 return Apply(place, result, signature.builtin, given)
     return None
+
+
+# Operators on `Scalar`s: of ints they give an int, else what floats or complex numbers give.
+_OF_SCALARS = frozenset("add sub mul div floordiv remainder pow".split())
+
+
+def _of_numbers(name: str, args: Sequence[Expr], place: Place) -> Apply | None:
+    """Return an operator on numbers whose kind is known when the program runs, or None."""
+    if name not in _OF_SCALARS or all(arg.type != kinds.NUMBER for arg in args):
+        return None
+    if any(arg.type not in (kinds.NUMBER, *kinds.NUMBERS, kinds.BOOL) for arg in args):
+        return None
+    given = ", ".join(f"_{k}" for k in range(len(args)))
+    kind = kinds.FLOAT if name == "div" else kinds.NUMBER
+    return Apply(place, kind, Builtin(name, f"rt_scalar_{name}({given})"), list(args))
 
 
 def refusals(name: str, args: Sequence[Expr], kwargs: dict[str, Expr]) -> list[str]:

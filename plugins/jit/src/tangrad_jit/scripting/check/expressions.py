@@ -76,8 +76,6 @@ _COMPARISONS: dict[type, tuple[str, str, str]] = {
 }
 _OF_TENSORS = {"floordiv": "floor_divide", "__contains__": ""}
 _LARGEST = 1 << 63
-# Operators on `Scalar`s: of ints they give an int, else what floats or complex numbers give.
-_SCALAR = frozenset("add sub mul div floordiv remainder pow".split())
 
 
 class Expressions(Attributes):
@@ -287,9 +285,6 @@ class Expressions(Attributes):
         joined = self._concatenated(name, args, place)
         if joined is not None:
             return joined
-        of_numbers = self._of_unknown_numbers(name, args, place)
-        if of_numbers is not None:
-            return of_numbers
         numbers = self._plain_numbers(args)
         found: Expr | None = choose_builtin(name, numbers, {}, place, convert=False)
         if found is None:
@@ -297,17 +292,6 @@ class Expressions(Attributes):
         if found is None:
             raise self.no_overload(name, args, {}, place)
         return found
-
-    def _of_unknown_numbers(self, name: str, args: list[Expr], place: Place) -> Expr | None:
-        """Return an operator on numbers whose kind is known when the program runs, or None."""
-        numbers = (kinds.NUMBER, *kinds.NUMBERS, kinds.BOOL)
-        if all(a.type != kinds.NUMBER for a in args) or any(a.type not in numbers for a in args):
-            return None
-        if name in _SCALAR:
-            given = ", ".join(f"_{k}" for k in range(len(args)))
-            template = f"rt_scalar_{name}({given})"
-            return Apply(place, kinds.NUMBER, Builtin(name, template), args)
-        return None
 
     def _plain_numbers(self, args: list[Expr]) -> list[Expr]:
         """Return arguments with bools, beside numbers, as ints."""

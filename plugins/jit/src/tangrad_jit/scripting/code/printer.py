@@ -464,8 +464,12 @@ class Printer:
     def _on_Comprehension(self, node: tree.Comprehension) -> str:
         loop = f"for {self._target(node.target, True)} in {self._iteration(node.iteration)}"
         if node.key is None:
-            return f"[{self.expr(node.value)} {loop}]"
-        return f"{{{self.expr(node.key)}: {self.expr(node.value)} {loop}}}"
+            made = f"[{self.expr(node.value)} {loop}]"
+        else:
+            made = f"{{{self.expr(node.key)}: {self.expr(node.value)} {loop}}}"
+        kind = node.type
+        held = kind.element if isinstance(kind, ListType) else kind.value  # type: ignore[attr-defined]
+        return made if held == node.value.type else f"annotate({self.type(kind)}, {made})"
 
 
 def _safe(name: str) -> str:

@@ -1,0 +1,220 @@
+"""Further programs of the script language, loaded once for each side, as `script_cases` is."""
+
+# ruff: noqa: UP006, UP007, UP031, UP035, UP045, C408
+import dataclasses
+from typing import Dict, List, Optional, Tuple, Union
+
+import scripted_side as torch
+from scripted_side import nn
+
+CASES = []
+MODULES = []
+
+
+def case(*args):
+    """Add a function with the arguments of its calls."""
+
+    def add(function):
+        CASES.append((function, args))
+        return function
+
+    return add
+
+
+def module(*args):
+    """Add a class of modules with the arguments of its calls."""
+
+    def add(cls):
+        MODULES.append((cls, args))
+        return cls
+
+    return add
+
+
+def t(*values):
+    return torch.tensor(values)
+
+
+@case(([1, 2, 3, 4], t([1.0, 2.0], [3.0, 4.0])), (range(3), t([1.0, 2.0], [3.0, 4.0])))
+def slices(xs: List[int], x):
+    rest = slice(1, None)
+    return xs[slice(2)], xs[rest], x[slice(None, 1), 0], (1, "a", 2.0)[slice(1, 3)], x[..., 0]
+
+
+@case((["a", "b"], [1, 2]))
+def dicts_of_pairs(names: List[str], numbers: List[int]):
+    made = dict(zip(names, numbers))  # noqa: B905
+    more = dict([("a", 1), ("b", 2)], c=3)
+    empty: Dict[int, float] = dict()
+    empty[3] = 1.5
+    return made, more, empty, dict({"x": 1}, y=2), dict(enumerate(names))
+
+
+@case((None, 1), (None, 5), (3, 5))
+def given_where_it_was_none(o: Optional[int], n: int):
+    if o is None:  # noqa: SIM102
+        if n > 2:
+            o = n
+    best: Optional[int] = None
+    for k in range(n):
+        if best is None or k > best:
+            best = k
+    return o, best
+
+
+@case((t(7, 2),), (t(7.5, 2.0),))
+def numbers_of_tensors(x):
+    a, b = x[0].item(), x[1].item()
+    return a + b, a - b, a * b, a / b, a % b, a // b
+
+
+@case(([], {}), ([1], {"a": 2}))
+def truth(xs: List[int], entries: Dict[str, int]):
+    found = 0
+    if xs:
+        found += 1
+    if entries and not found:
+        found += 2
+    while xs:
+        found += xs.pop()
+    return found
+
+
+@case((t([1.0, 5.0], [7.0, 2.0]),))
+def fields(x):
+    highest = x.max(dim=1)
+    return highest.values, highest.indices, torch.sort(x, dim=0).values
+
+
+@case(([1, 8], [2, 1]), ([], [1]))
+def lists_in_order(xs: List[int], ys: List[int]):
+    return min(xs, ys), max(xs, ys), any(["", "a"]), all([1, 0])
+
+
+@case(((1, 2), (3.0, "a")))
+def joined_tuples(a: Tuple[int, int], b: Tuple[float, str]):
+    return a + b
+
+
+@case(("a", 1), ("b", 2.5))
+def formats(name: str, value: Union[int, float]):
+    if isinstance(value, int):
+        return "%s %d %%" % (name, value)
+    return "%s %f" % (name, value)
+
+
+@case((3,))
+def too_few_values(n: int):
+    return "%d %s" % n
+
+
+@case(([1, 2, 3],))
+def maybe_elements(xs: List[int]):
+    empty: List[Optional[int]] = [None for _ in xs]
+    empty[1] = 5
+    return empty
+
+
+class Counter:
+    """A class that no decorator names: it is scripted where a script names it."""
+
+    def __init__(self, start: int):
+        self.count = start
+        self.names: List[str] = []
+
+    def add(self, name: str) -> int:
+        self.names.append(name)
+        self.count += 1
+        return self.count
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __delitem__(self, k: int):
+        del self.names[k]
+
+    def __int__(self) -> int:
+        return self.count
+
+
+@case((3,))
+def classes_without_a_decorator(n: int):
+    counter = Counter(n)
+    counter.add("a")
+    counter.add("b")
+    del counter[0]
+    return len(counter), int(counter), counter.names
+
+
+@torch.jit.script
+@dataclasses.dataclass(order=True)
+class Point:
+    x: float
+    y: float
+    scale: dataclasses.InitVar[float] = 2.0
+    norm: Optional[float] = None
+
+    def __post_init__(self, scale: float):
+        self.norm = (self.x**2 + self.y**2) * scale
+
+
+@case((1.0, 2.0), (2.0, 1.0))
+def points(a: float, b: float):
+    one, other = Point(a, b), Point(b, a, 3.0)
+    return one.norm, other.norm, one == other, one < other, one <= Point(a, b)
+
+
+@module((t(1.0, 2.0),))
+class Properties(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = 2.0
+        self.shift = nn.ParameterList([nn.Parameter(t(1.0, 1.0)), nn.Parameter(t(2.0, 3.0))])
+
+    @property
+    def doubled(self) -> float:
+        return self.factor * 2
+
+    @doubled.setter
+    def doubled(self, value: float):
+        self.factor = value / 2
+
+    def forward(self, x):
+        self.doubled = 10.0
+        for shift in self.shift:
+            x = x + shift
+        names = [name for name, _ in self.named_children()]
+        return x * self.doubled, self.shift[1] * 2, self.factor, names
+
+
+@torch.jit.interface
+class Step(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pass
+
+
+class Twice(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+class Plus(nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+@module((t(1.0, 2.0), 1), (t(1.0, 2.0), 0))
+class Chosen(nn.Module):
+    last: Step
+
+    def __init__(self):
+        super().__init__()
+        self.last = Plus()
+        self.same = Twice()
+        self.steps = nn.ModuleDict({"twice": self.same, "plus": Plus()})
+
+    def forward(self, x, n: int):
+        for name, step in self.steps.items():
+            if name != "plus" or n > 0:
+                x = step(x)
+        return self.last(x), len(self.steps)
