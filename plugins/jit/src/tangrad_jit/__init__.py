@@ -40,6 +40,7 @@ _WHERE: dict[str, str] = {
     "export_opnames": "tangrad_jit.tracing.traced_module",
     "fork": "tangrad_jit.tracing.futures",
     "freeze": "tangrad_jit.tracing.freezing",
+    "fuser": "tangrad_jit.tracing.annotations",
     "ignore": "tangrad_jit.tracing.annotations",
     "interface": "tangrad_jit.scripting.objects.making",
     "is_scripting": "tangrad_jit.tracing.annotations",

@@ -16,6 +16,7 @@ __all__ = [
     "annotate",
     "enable_onednn_fusion",
     "export",
+    "fuser",
     "ignore",
     "is_scripting",
     "isinstance",
@@ -154,6 +155,18 @@ def isinstance(obj: Any, target_type: Any) -> bool:
 @contextlib.contextmanager
 def optimized_execution(should_optimize: bool) -> Iterator[None]:
     """Do nothing: what is traced is optimized when it is frozen."""
+    yield
+
+
+@contextlib.contextmanager
+def fuser(name: str) -> Iterator[None]:
+    """Accept the name of a fuser for a while: there is one, whatever it says.
+
+    Raises:
+        Exception: PyTorch has none of that name.
+    """
+    if name not in ("", "none", "fuser0", "fuser1", "fuser2", "fuser3"):
+        raise Exception(f"unrecognized fuser option (name: {name})")
     yield
 
 

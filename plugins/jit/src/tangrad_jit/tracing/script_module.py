@@ -94,6 +94,10 @@ class _DeclaredMethod:
     def __init__(self, function: Any) -> None:
         functools.update_wrapper(self, function)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the method of Python."""
+        return self.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
+
     def __get__(self, owner: Any, cls: Any = None) -> Any:
         actual = None if owner is None else owner.__dict__.get(_ACTUAL)
         if actual is not None:

@@ -186,7 +186,7 @@ class _ModuleOfArchive(ModuleUnit):
         self.type = ModuleType(name, self)
         self.attributes, self.constants, self.children = {}, {}, {}
         self.functions, self.failed, self._methods, self._overloads = {}, {}, {}, {}
-        self._traced = {}
+        self._traced, self._replaced = {}, {}
         self.parameter_names, self.buffer_names = [], []
         self._source, self._node = source, node
         self._nodes = {s.name: s for s in node.body if isinstance(s, ast.FunctionDef)}

@@ -140,7 +140,7 @@ def choose_builtin(
 
 
 # Operators on `Scalar`s: of ints they give an int, else what floats or complex numbers give.
-_OF_SCALARS = frozenset("add sub mul div floordiv remainder pow".split())
+_OF_SCALARS = frozenset("add sub mul div floordiv remainder pow min max neg abs".split())
 
 
 def _of_numbers(name: str, args: Sequence[Expr], place: Place) -> Apply | None:

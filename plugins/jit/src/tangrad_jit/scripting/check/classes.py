@@ -249,6 +249,8 @@ class ClassValue(Value):
             return FunctionValue([unit.statics[name]])
         if name in unit.constants:
             return check.constant(unit.constants[name], place)
+        if name in unit.methods:
+            return FunctionValue([unit.methods[name]])
         raise ScriptError(f"class {self.kind} has no static method {name}", place)
 
     def call(

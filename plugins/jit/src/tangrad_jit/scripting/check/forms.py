@@ -340,7 +340,7 @@ def _isinstance(check: Any, node: ast.Call, hint: Type | None, place: Place) -> 
         raise ScriptError(f"isinstance: {value} is no value", place)
     value = check.expr_of(value, place)
     second = node.args[1]
-    nodes = second.elts if isinstance(second, ast.Tuple) else [second]
+    nodes = _spread_types(second)
     members = _members(value.type)
     inside = [m for m in members if any(_is_of(check, m, n) for n in nodes)]
     named = [check.annotation(n) for n in nodes if ast.unparse(n) not in _FAMILIES]
@@ -364,6 +364,13 @@ def _jit_isinstance(check: Any, node: ast.Call, hint: Type | None, place: Place)
             if name.title() in ("List", "Dict", "Tuple", "Optional"):
                 raise ScriptError(str(without_members(name.title())), place)
     return _isinstance(check, node, hint, place)
+
+
+def _spread_types(node: ast.expr) -> list[ast.expr]:
+    """Return the types of a tuple, and of those inside of it."""
+    if not isinstance(node, ast.Tuple):
+        return [node]
+    return [one for each in node.elts for one in _spread_types(each)]
 
 
 def _members(kind: Type) -> list[Type]:

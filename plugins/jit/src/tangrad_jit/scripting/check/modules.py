@@ -34,7 +34,7 @@ from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.annotations import AnnotationError, type_of_object, type_of_value
 from tangrad_jit.scripting.types.kinds import ModuleType, Type, is_subtype
 from tangrad_jit.tracing.annotations import Attribute
-from tangrad_jit.tracing.traced_module import TopLevelTracedModule
+from tangrad_jit.tracing.traced_module import ScriptFunction, TopLevelTracedModule
 
 __all__ = ["ModuleUnit"]
 
@@ -81,6 +81,11 @@ class ModuleUnit:
         self.qualified = _name_of(cls)
         self.parameter_names = list(module._parameters)
         self.buffer_names = list(module._buffers)
+        self._replaced = {
+            name: value.__func__
+            for name, value in vars(module).items()
+            if isinstance(value, types.MethodType) and value.__self__ is module
+        }
         self._hook_functions = (
             list(module._forward_pre_hooks.values()),
             list(module._forward_hooks.values()),
@@ -120,7 +125,8 @@ class ModuleUnit:
         constants = {*getattr(self.cls, "__constants__", ()), *self._finals()}
         ignored = set(getattr(self.cls, "__jit_ignored_attributes__", ()))
         for name, value in vars(module).items():
-            if name in _REGISTRIES or name in self.attributes or name in ignored:
+            known = name in self.attributes or name in self._replaced
+            if name in _REGISTRIES or known or name in ignored:
                 continue
             self._read_value(name, value, name in constants, annotated.get(name))
         for name in constants:
@@ -183,6 +189,8 @@ class ModuleUnit:
 
     def is_same(self, other: ModuleUnit) -> bool:
         """Return whether modules of the two have the same code."""
+        if self._replaced != other._replaced:
+            return False
         if self._traced or other._traced or self._hook_functions != other._hook_functions:
             return False
         if self.is_library and not self.is_container:
@@ -260,7 +268,7 @@ class ModuleUnit:
         raw = inspect.getattr_static(self.cls, name, None)
         if isinstance(raw, property):
             return self._accessor(name, "getter", raw.fget)
-        function = getattr(self.cls, name, None)
+        function = self._replaced.get(name) or getattr(self.cls, name, None)
         if isinstance(raw, staticmethod):
             return self.world.function_meaning(raw.__func__)
         if function is None or not isinstance(inspect.unwrap(function), types.FunctionType):
@@ -518,7 +526,7 @@ def _is_function_like(value: Any) -> bool:
     """Whether an attribute is a function of the library, or a scripted one."""
     return (
         hasattr(value, "definition")
-        or hasattr(value, "script_unit")
+        or isinstance(value, ScriptFunction)
         or type(value).__name__ in ("Overridable", "builtin_function_or_method", "method")
     )
 

@@ -566,6 +566,8 @@ class Statements(Expressions):
                 self.scope.refine(no)
                 message = self.expr(node.msg)
         self.scope.refine(yes)
+        if constant_condition(condition) is False:
+            self.scope.top.exits = True  # what follows is not looked at
         return [Assert(self.place(node), condition, message)]
 
     def _do_Expr(self, node: ast.Expr) -> list[Node]:

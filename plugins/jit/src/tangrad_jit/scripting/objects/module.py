@@ -166,6 +166,9 @@ class ScriptedModule(ScriptModule):
                     f"the attribute '{name}' of a scripted {unit.cls.__name__} has type {known}: "
                     f"it cannot be set to a {type(value).__name__}"
                 ) from None
+        elif known is not None and name in self._parameters and isinstance(value, tangrad.Tensor):
+            self._parameters[name] = value  # as in PyTorch, where a script stores any tensor
+            return
         elif unit is not None and (name in unit.children or isinstance(known, InterfaceType)):
             _check_swap(self, name, value, known)
         elif unit is not None and name in unit.constants:

@@ -375,3 +375,23 @@ def rt_scalar_remainder(a: Any, b: Any) -> Any:
 def rt_scalar_pow(a: Any, b: Any) -> Any:
     """Raise to a power; of ints the result is a float."""
     return rt_complex_pow(a, b) if _are_complex(a, b) else rt_pow(a, b)
+
+
+def rt_scalar_min(a: Any, b: Any) -> Any:
+    """Return the smaller number; a float where one is."""
+    return min(a, b) if _are_ints(a, b) else rt_min(a, b)
+
+
+def rt_scalar_max(a: Any, b: Any) -> Any:
+    """Return the larger number; a float where one is."""
+    return max(a, b) if _are_ints(a, b) else rt_max(a, b)
+
+
+def rt_scalar_neg(a: Any) -> Any:
+    """Return the negative."""
+    return rt_wrap(-a) if _are_ints(a) else -a
+
+
+def rt_scalar_abs(a: Any) -> Any:
+    """Return the magnitude."""
+    return rt_wrap(abs(a)) if _are_ints(a) else abs(a)

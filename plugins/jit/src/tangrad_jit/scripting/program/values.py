@@ -619,11 +619,14 @@ def rt_returned(value: Any, kind: Type, name: str) -> Any:
     Raises:
         RuntimeError: it is of another type.
     """
+    if value is None and kind == kinds.TENSOR:
+        return None  # of a function without an annotation, whose result nobody uses
     try:
         return fitted(value, kind)
     except Unfitting:
         raise RuntimeError(
-            f"{name} returned a {type(value).__name__}, but its annotation says {kind}"
+            f"{name}: expected value of type {kind} for return value but instead got value of "
+            f"type {type(value).__name__}"
         ) from None
 
 

@@ -12,6 +12,7 @@ __all__ = ["LARGEST_SOURCE", "parse_class", "parse_function", "parse_text"]
 
 LARGEST_SOURCE = 1 << 24
 _DEEPEST = 200
+_MOST_COMMENTS = 50
 
 
 def parse_function(function: Any) -> tuple[Source, ast.FunctionDef]:
@@ -82,12 +83,26 @@ def parse_text(text: str, source: Source) -> ast.Module:
         raise ScriptError(f"the source in {source.file} is larger than any program")
     _check_depth(text, source)
     try:
-        try:
-            return ast.parse(text, type_comments=True)
-        except SyntaxError:  # a type comment where Python's grammar has none
-            return ast.parse(text)
+        return _parsed_with_comments(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise FrontendError(f"the source in {source.file} cannot be parsed: {error}") from None
+
+
+def _parsed_with_comments(text: str) -> ast.Module:
+    """Parse a text with its type comments, but for those where Python's grammar has none."""
+    for _ in range(_MOST_COMMENTS):
+        try:
+            return ast.parse(text, type_comments=True)
+        except SyntaxError as error:
+            lines = text.split("\n")
+            line = (error.lineno or 0) - 1
+            # The parser tells the line of the comment, or that of what follows it.
+            at = next((k for k in (line, line - 1) if "# type:" in "".join(lines[k : k + 1])), None)
+            if at is None:
+                break
+            lines[at] = lines[at].replace("# type:", "# type")
+            text = "\n".join(lines)
+    return ast.parse(text)
 
 
 def _check_depth(text: str, source: Source) -> None:
