@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from tangrad_jit.scripting.tree.nodes import Const, Expr
+from tangrad_jit.scripting.tree.nodes import And, Const, Convert, Expr, Not, Or
 from tangrad_jit.scripting.types.kinds import BOOL
 
-__all__ = ["constant_condition"]
+__all__ = ["constant_condition", "is_always_none"]
 
 
 def constant_condition(condition: Expr) -> bool | None:
-    """Return what a condition is where that is known, or None."""
+    """Return what a condition is where that is known, or None.
+
+    One that is no constant still has to be evaluated, for what its parts do.
+    """
     if isinstance(condition, Const) and condition.type == BOOL:
         return bool(condition.value)
+    if isinstance(condition, Not):
+        inner = constant_condition(condition.value)
+        return None if inner is None else not inner
+    if isinstance(condition, (And, Or)):
+        decides = isinstance(condition, Or)
+        parts = (constant_condition(condition.left), constant_condition(condition.right))
+        return decides if decides in parts else None
     return None
+
+
+def is_always_none(value: Expr) -> bool:
+    """Return whether a value is the constant None, also one that is annotated."""
+    while isinstance(value, Convert) and value.kind == "refine":
+        value = value.value
+    return isinstance(value, Const) and value.value is None

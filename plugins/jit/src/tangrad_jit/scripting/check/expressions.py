@@ -8,7 +8,7 @@ from typing import Any
 
 from tangrad_jit.scripting.check.attributes import Attributes
 from tangrad_jit.scripting.check.builtins import choose_builtin, to_type
-from tangrad_jit.scripting.check.conditions import constant_condition
+from tangrad_jit.scripting.check.conditions import constant_condition, is_always_none
 from tangrad_jit.scripting.check.values import Bound, Loop, Many, Value, described
 from tangrad_jit.scripting.source.places import FrontendError, Place, ScriptError
 from tangrad_jit.scripting.tree.nodes import (
@@ -331,7 +331,7 @@ class Expressions(Attributes):
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             inner, (yes, no) = self.condition(node.operand)
             known = constant_condition(inner)
-            if known is not None:
+            if known is not None and isinstance(inner, Const):
                 return Const(place, kinds.BOOL, not known), (no, yes)
             return Not(place, kinds.BOOL, inner), (no, yes)
         if isinstance(node, ast.BoolOp):
@@ -362,7 +362,7 @@ class Expressions(Attributes):
         with self.block():
             self.scope.refine(yes if both else no)
             right, (more_yes, more_no) = self._joined(parts[1:], both, place)
-        if known is not None:
+        if known is not None and isinstance(left, Const):
             return right, (more_yes, more_no)
         if both:
             return And(place, kinds.BOOL, left, right), ({**yes, **more_yes}, {})
@@ -446,7 +446,7 @@ class Expressions(Attributes):
         right = self.expr_of(two, place)
         for a, b in ((left, right), (right, left)):
             if b.type == kinds.NONE:
-                if a.type == kinds.NONE:
+                if a.type == kinds.NONE or is_always_none(a):
                     return Const(place, kinds.BOOL, not negated)
                 if not is_subtype(kinds.NONE, a.type) and a.type != kinds.ANY:
                     return Const(place, kinds.BOOL, negated)
@@ -475,7 +475,7 @@ class Expressions(Attributes):
     def _on_IfExp(self, node: ast.IfExp, hint: Type | None) -> Any:
         condition, (yes, no) = self.condition(node.test)
         known = constant_condition(condition)
-        if known is not None:
+        if known is not None and isinstance(condition, Const):
             with self.block():
                 self.scope.refine(yes if known else no)
                 return self.value(node.body if known else node.orelse, hint)

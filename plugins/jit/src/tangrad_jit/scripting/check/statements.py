@@ -383,8 +383,11 @@ class Statements(Expressions):
         condition, (yes, no) = self.condition(node.test)
         known = constant_condition(condition)
         if known is not None:
+            made: list[Node] = []
+            if not isinstance(condition, Const):
+                made.append(Do(self.place(node), condition))
             self.scope.refine(yes if known else no)
-            return self.body(node.body if known else node.orelse)
+            return [*made, *self.body(node.body if known else node.orelse)]
         with self.block() as then:
             self.scope.refine(yes)
             body = self.body(node.body)
