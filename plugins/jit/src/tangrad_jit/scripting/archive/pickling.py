@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 import tangrad
-from tangrad_jit.scripting.program.values import rt_code
+from tangrad_jit.scripting.program.codes import rt_code
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.kinds import DictType, ListType, OptionalType, TupleType, Type
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tangrad
-from tangrad_jit.scripting.check.builtins import choose_builtin, to_type
-from tangrad_jit.scripting.check.expressions import InstanceCheck
+from tangrad_jit.scripting.check import type_forms
+from tangrad_jit.scripting.check.builtins import choose_builtin
 from tangrad_jit.scripting.check.values import Loop, Many, Value, described
 from tangrad_jit.scripting.source.places import FrontendError, Place, ScriptError
 from tangrad_jit.scripting.tree.nodes import (
@@ -25,7 +25,6 @@ from tangrad_jit.scripting.tree.nodes import (
     Expr,
     Fork,
     Invoke,
-    IsInstance,
     Iteration,
     Local,
     MakeDict,
@@ -35,7 +34,6 @@ from tangrad_jit.scripting.tree.nodes import (
     Unpack,
 )
 from tangrad_jit.scripting.types import kinds
-from tangrad_jit.scripting.types.annotations import without_members
 from tangrad_jit.scripting.types.kinds import (
     AwaitType,
     DictType,
@@ -45,9 +43,6 @@ from tangrad_jit.scripting.types.kinds import (
     OptionalType,
     TupleType,
     Type,
-    UnionType,
-    is_subtype,
-    union_of,
 )
 
 __all__ = ["NAMED_FORMS", "NamedBuiltin", "form_of", "math_function"]
@@ -304,123 +299,6 @@ def _dict_of(check: Any, given: ast.expr, hint: Type | None, place: Place) -> Ex
     return Comprehension(place, kind, Unpack(place, list(names)), over, item, key)
 
 
-# --- types
-
-
-def _annotate(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
-    if len(node.args) != 2:
-        raise ScriptError("annotate takes a type and a value", place)
-    kind = check.annotation(node.args[0])
-    value = check.expr(node.args[1], kind)
-    found = to_type(value, kind)
-    if found is None:
-        raise ScriptError(
-            f"expected an expression of type {kind} because of the annotate, but found "
-            f"{value.type}",
-            place,
-        )
-    # As in PyTorch: a value keeps its own type where that is one of those, but None does not.
-    return Convert(place, kind, found, "refine") if found.type == kinds.NONE else found
-
-
-def _cast(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
-    kind = check.annotation(node.args[0])
-    return Convert(place, kind, check.expr(node.args[1], kind), "cast")
-
-
-_FAMILIES = {"list": ListType, "List": ListType, "dict": DictType, "Dict": DictType}
-_FAMILIES.update({"tuple": TupleType, "Tuple": TupleType})
-
-
-def _isinstance(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
-    if len(node.args) != 2:
-        raise ScriptError("isinstance takes a value and a type", place)
-    value = check.value(node.args[0])
-    if isinstance(value, Value) and not hasattr(value, "expr"):
-        raise ScriptError(f"isinstance: {value} is no value", place)
-    value = check.expr_of(value, place)
-    second = node.args[1]
-    nodes = _spread_types(second)
-    members = _members(value.type)
-    inside = [m for m in members if any(_is_of(check, m, n) for n in nodes)]
-    named = [check.annotation(n) for n in nodes if ast.unparse(n) not in _FAMILIES]
-    if value.type == kinds.ANY or (value.type == kinds.NUMBER and not inside):
-        kind = union_of(named)
-        return InstanceCheck(IsInstance(place, kinds.BOOL, value, named), kind, None)
-    if len(inside) == len(members):
-        return InstanceCheck(Const(place, kinds.BOOL, True), None, None)
-    if not inside:
-        return InstanceCheck(Const(place, kinds.BOOL, False), None, None)
-    others = [m for m in members if m not in inside]
-    condition = IsInstance(place, kinds.BOOL, value, inside)
-    return InstanceCheck(condition, union_of(inside), union_of(others))
-
-
-def _jit_isinstance(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
-    """Check types with members: without them, a name of containers is refused."""
-    for each in node.args[1:]:
-        for one in each.elts if isinstance(each, ast.Tuple) else [each]:
-            name = ast.unparse(one).rpartition(".")[2]
-            if name.title() in ("List", "Dict", "Tuple", "Optional"):
-                raise ScriptError(str(without_members(name.title())), place)
-    return _isinstance(check, node, hint, place)
-
-
-def _spread_types(node: ast.expr) -> list[ast.expr]:
-    """Return the types of a tuple, and of those inside of it."""
-    if not isinstance(node, ast.Tuple):
-        return [node]
-    return [one for each in node.elts for one in _spread_types(each)]
-
-
-def _members(kind: Type) -> list[Type]:
-    if isinstance(kind, OptionalType):
-        return [*_members(kind.element), kinds.NONE]
-    if isinstance(kind, UnionType):
-        return list(kind.members)
-    if kind == kinds.NUMBER:
-        return list(kinds.NUMBERS)
-    return [kind]
-
-
-def _is_of(check: Any, kind: Type, node: ast.expr) -> bool:
-    family = _FAMILIES.get(ast.unparse(node).rpartition(".")[2])
-    if family is not None and not isinstance(node, ast.Subscript):
-        return isinstance(kind, family)
-    if ast.unparse(node) == "type(None)":
-        return kind == kinds.NONE
-    wanted = check.annotation(node)
-    return is_subtype(kind, wanted)
-
-
-def _hasattr(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
-    owner = check.value(node.args[0])
-    name = check.constant_of(check.value(node.args[1]), place, str)
-    try:
-        check.attribute_of(owner, name, place)
-    except ScriptError:
-        return Const(place, kinds.BOOL, False)
-    return Const(place, kinds.BOOL, True)
-
-
-def _getattr(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
-    owner = check.value(node.args[0])
-    name = check.constant_of(check.value(node.args[1]), place, str)
-    if len(node.args) == 3:
-        try:
-            return check.attribute_of(owner, name, place)
-        except ScriptError:
-            return check.value(node.args[2], hint)
-    return check.attribute_of(owner, name, place)
-
-
-def _super(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
-    owner = check.scope.find("self", place)
-    if not isinstance(owner, (kinds.ClassType, ModuleType)):
-        raise ScriptError("super() stands in methods only", place)
-    return owner.unit.super_of(check, Local(place, owner, "self"), place)
-
-
 # --- other forms
 
 
@@ -550,12 +428,12 @@ NAMED_FORMS: dict[str, Value] = {
     "list": RawForm("list", _list),
     "tuple": Form("tuple", _tuple),
     "dict": RawForm("dict", _dict),
-    "annotate": RawForm("annotate", _annotate),
-    "unchecked_cast": RawForm("unchecked_cast", _cast),
-    "isinstance": RawForm("isinstance", _isinstance),
-    "hasattr": RawForm("hasattr", _hasattr),
-    "getattr": RawForm("getattr", _getattr),
-    "super": RawForm("super", _super),
+    "annotate": RawForm("annotate", type_forms.annotate),
+    "unchecked_cast": RawForm("unchecked_cast", type_forms.cast),
+    "isinstance": RawForm("isinstance", type_forms.is_instance),
+    "hasattr": RawForm("hasattr", type_forms.has_attribute),
+    "getattr": RawForm("getattr", type_forms.get_attribute),
+    "super": RawForm("super", type_forms.super_of),
     "print": Form("print", _print),
     "int": NamedBuiltin("Int"),
     "float": NamedBuiltin("Float"),
@@ -584,7 +462,7 @@ def _forms_of_objects() -> dict[int, tuple[Any, Value]]:
     named.update(
         {
             jit.annotate: NAMED_FORMS["annotate"],
-            jit.isinstance: RawForm("isinstance", _jit_isinstance),
+            jit.isinstance: RawForm("isinstance", type_forms.jit_is_instance),
             jit.is_scripting: Form("is_scripting", _constant(True)),
             jit.is_tracing: Form("is_tracing", _constant(False)),
             jit.fork: NAMED_FORMS["fork"],

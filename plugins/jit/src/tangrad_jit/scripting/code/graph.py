@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import tangrad
-from tangrad_jit.scripting.program.values import text_of
+from tangrad_jit.scripting.program.texts import text_of
 from tangrad_jit.scripting.source.places import Place
 from tangrad_jit.scripting.types.kinds import (
     DictType,

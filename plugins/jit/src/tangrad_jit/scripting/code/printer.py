@@ -7,7 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad_jit.scripting.code.library_text import FUNCTIONS
-from tangrad_jit.scripting.program.values import rt_code
+from tangrad_jit.scripting.program.codes import rt_code
 from tangrad_jit.scripting.tree import nodes as tree
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.kinds import (

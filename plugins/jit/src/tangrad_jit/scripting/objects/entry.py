@@ -9,7 +9,8 @@ import tangrad
 from tangrad_jit.scripting.check.functions import Parameter, Unit
 from tangrad_jit.scripting.objects.run_errors import raise_told
 from tangrad_jit.scripting.program.emit import program_of
-from tangrad_jit.scripting.program.values import Unfitting, fitted, text_of
+from tangrad_jit.scripting.program.texts import text_of
+from tangrad_jit.scripting.program.values import Unfitting, fitted
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.annotations import type_of_value
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tangrad_jit.scripting.check.functions import Parameter, Unit
 from tangrad_jit.scripting.code.graph import ShownType
-from tangrad_jit.scripting.program.values import text_of
+from tangrad_jit.scripting.program.texts import text_of
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.kinds import TupleType
 

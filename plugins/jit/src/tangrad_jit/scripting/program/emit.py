@@ -14,7 +14,7 @@ import math
 from functools import cache
 from typing import Any
 
-from tangrad_jit.scripting.program import numbers, threads, values
+from tangrad_jit.scripting.program import codes, numbers, texts, threads, values
 from tangrad_jit.scripting.program.sizes import is_small, small_variables
 from tangrad_jit.scripting.source.places import Place
 from tangrad_jit.scripting.tree import nodes as tree
@@ -25,7 +25,7 @@ __all__ = ["MARK", "program_of"]
 
 #: The global by which frames of scripted code are known; its value is the unit.
 MARK = "__tangrad_script__"
-_RUNTIME = (numbers, values, threads)
+_RUNTIME = (numbers, values, texts, codes, threads)
 _LOW, _HIGH = -(1 << 63), (1 << 63) - 1
 
 
