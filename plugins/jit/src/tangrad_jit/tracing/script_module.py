@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
+from collections import ChainMap
 from typing import Any
 
+import tangrad
 from tangrad import nn
 from tangrad_jit.tracing.annotations import Attribute
 
@@ -21,9 +24,7 @@ class _Declaring(type):
         """Make an instance."""
         made = super().__call__(*args, **kwargs)
         if cls.is_declared:  # type: ignore[attr-defined]
-            from tangrad_jit.scripting.objects.declared import script_declared
-
-            script_declared(made)
+            tangrad.jit._script_declared(made)
         return made
 
 
@@ -58,10 +59,8 @@ class ScriptModule(nn.Module, metaclass=_Declaring):
         Raises:
             RuntimeError: the text cannot be scripted.
         """
-        from tangrad_jit.scripting.objects.compilation_unit import surroundings_of_caller
-        from tangrad_jit.scripting.objects.declared import define
-
-        define(self, src, surroundings_of_caller())
+        frame = sys._getframe(1)
+        tangrad.jit._define_methods(self, src, ChainMap(dict(frame.f_locals), frame.f_globals))
 
     def __getattr__(self, name: str) -> Any:
         actual = self.__dict__.get(_ACTUAL)

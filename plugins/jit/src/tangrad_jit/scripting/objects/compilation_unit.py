@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import sys
 import textwrap
 from collections import ChainMap
@@ -22,7 +21,7 @@ from tangrad_jit.scripting.source.places import FrontendError, ScriptError, Sour
 from tangrad_jit.scripting.tree.nodes import Const, Expr, MakeDict, MakeList, MakeTuple
 from tangrad_jit.scripting.types.kinds import Type
 
-__all__ = ["CompilationUnit", "define_methods", "surroundings_of_caller", "units_of"]
+__all__ = ["CompilationUnit", "define_methods", "units_of"]
 
 Resolver = Callable[[str], Any]
 
@@ -195,10 +194,3 @@ def define_methods(unit: Any, text: str, frames_up: int = 0, namespace: Any = No
     unit.methods.update(made)
     for method in made.values():
         method.check()
-
-
-def surroundings_of_caller() -> Any:
-    """Return the names that are seen where the caller was called."""
-    frame = inspect.currentframe()
-    assert frame is not None
-    return _surroundings(2)

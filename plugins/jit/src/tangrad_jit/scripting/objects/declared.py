@@ -56,3 +56,7 @@ def script_declared(module: ScriptModule) -> None:
             state.pop(name, None)
     state["_actual_script_module"] = made
     assert isinstance(module, nn.Module)
+
+
+# What `ScriptModule` calls by these names, as it comes before the script language.
+_define_methods, _script_declared = define, script_declared
