@@ -89,7 +89,7 @@ class Future(Generic[T]):
             raise self._error
         if not self._given.is_set():
             raise RuntimeError("the future has no result yet: wait for it")
-        return self._value  # type: ignore[no-any-return]
+        return self._value
 
     def add_done_callback(self, callback: Callable[[Future[T]], None]) -> None:
         """Call a function when there is a result."""
@@ -134,7 +134,7 @@ class Await(Generic[T]):
 
     def fn(self) -> Callable[..., T]:
         """Return the function."""
-        return self._call[0]  # type: ignore[no-any-return]
+        return self._call[0]
 
     def args(self) -> tuple[Any, ...]:
         """Return its arguments."""

@@ -39,7 +39,7 @@ class ScriptModule(nn.Module, metaclass=_Declaring):
     is_declared = True
 
     @property
-    def forward(self) -> Any:
+    def forward(self) -> Any:  # type: ignore[override]
         """The method `forward` of what has been scripted.
 
         Raises:

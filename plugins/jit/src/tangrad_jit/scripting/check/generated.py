@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 from collections import ChainMap
+from collections.abc import Mapping
 from typing import Any
 
 from tangrad_jit.scripting.check.functions import FunctionValue, Unit
@@ -20,7 +21,11 @@ _ORDERS = {"__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 
 
 def _unit(
-    owner: Any, name: str, text: str, names: dict[str, Any], defaults: dict[str, Any] | None = None
+    owner: Any,
+    name: str,
+    text: str,
+    names: Mapping[str, Any],
+    defaults: dict[str, Any] | None = None,
 ) -> Unit:
     source = Source(f"<{name} of {owner.cls.__name__}>", 1, text.split("\n"))
     node = parse_text(text, source).body[0]
@@ -163,8 +168,8 @@ def hooked_call(owner: Any, forward: Unit) -> Unit:
         packed = isinstance(hook.returned, TupleType) and len(hook.returned.elements) == len(
             kind.elements
         )
-        made = f"_pre{k}(self, {given})"
-        text += f"    _given{k} = {made if packed else f'({made},)'}\n"
+        call = f"_pre{k}(self, {given})"
+        text += f"    _given{k} = {call if packed else f'({call},)'}\n"
         given = f"_given{k}"
     items = ", ".join(f"{given}[{k}]" for k in range(len(kind.elements)))
     text += f"    _result0 = self.forward({items})\n"

@@ -125,8 +125,8 @@ class ModuleUnit:
         constants = {*getattr(self.cls, "__constants__", ()), *self._finals()}
         ignored = set(getattr(self.cls, "__jit_ignored_attributes__", ()))
         for name, value in vars(module).items():
-            known = name in self.attributes or name in self._replaced
-            if name in _REGISTRIES or known or name in ignored:
+            is_read = name in self.attributes or name in self._replaced
+            if name in _REGISTRIES or is_read or name in ignored:
                 continue
             self._read_value(name, value, name in constants, annotated.get(name))
         for name in constants:

@@ -229,16 +229,18 @@ class Operators(Attributes):
             return value
         if value.type == kinds.TENSOR:
             return Convert(place, kinds.BOOL, value, "bool")
-        found = choose_builtin("Bool", [value], {}, place, convert=False)
+        found: Expr | None = choose_builtin("Bool", [value], {}, place, convert=False)
         if isinstance(value.type, (ListType, DictType)):
             count = choose_builtin("len", [value], {}, place)
+            assert count is not None
             found = choose_builtin("ne", [count, Const(place, kinds.INT, 0)], {}, place)
         if found is None and isinstance(value.type, kinds.ClassType):
-            found = self.expr_of(self.call_method(value, "__bool__", [], {}, place), place)
-            if found.type != kinds.BOOL:
+            told = self.expr_of(self.call_method(value, "__bool__", [], {}, place), place)
+            if told.type != kinds.BOOL:
                 raise ScriptError(
-                    f"expected a bool expression for condition but found {found.type}", place
+                    f"expected a bool expression for condition but found {told.type}", place
                 )
+            found = told
         if found is None:
             hint = "; ask whether it is None" if isinstance(value.type, OptionalType) else ""
             raise ScriptError(f"Could not cast value of type {value.type} to bool{hint}", place)

@@ -407,7 +407,7 @@ _MODULES: dict[type, Callable[[Any], str]] = {
 
 _MODULES.update(LOSSES)
 
-_SIGNATURES = {
+_SIGNATURES: dict[type, tuple[str, str]] = {
     **dict.fromkeys(
         (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
         ("output_size: Optional[List[int]]=None", "Tensor"),

@@ -127,7 +127,7 @@ class Printer:
     def function(self, unit: Any, indent: str = "", name: str = "") -> str:
         """Return the code of a function."""
         self._returned = unit.returned
-        parts = []
+        parts: list[str] = []
         for p in unit.parameters:
             default = f"={self.constant(p.default, p.type)}" if p.has_default else ""
             kind = f": {self.type(p.type)}"

@@ -169,7 +169,7 @@ class CompilationUnit:
         found = self.__dict__.get("_functions", {}).get(name)
         if found is None:
             raise AttributeError(f"'CompilationUnit' has no attribute '{name}'")
-        return found  # type: ignore[no-any-return]
+        return found
 
 
 def units_of(text: str) -> dict[str, Unit]:

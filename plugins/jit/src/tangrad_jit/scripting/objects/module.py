@@ -92,7 +92,7 @@ class ScriptedModule(ScriptModule):
         object.__setattr__(self, "script_unit", unit)
 
     @property
-    def forward(self) -> Any:
+    def forward(self) -> Any:  # type: ignore[override]
         """The method `forward`; of a sequence, what runs its modules in turn."""
         unit = self.script_unit
         if not unit.is_container and "library_module" not in self.__dict__:

@@ -47,7 +47,7 @@ class ScriptList(list[Any]):
     def __contains__(self, item: object) -> bool:
         return super().__contains__(self._checked(item))
 
-    def __iadd__(self, items: Iterable[Any]) -> ScriptList:  # type: ignore[misc,override]
+    def __iadd__(self, items: Iterable[Any]) -> ScriptList:  # type: ignore[misc]
         self.extend(items)
         return self
 

@@ -329,6 +329,6 @@ def unify(one: Type, other: Type) -> Type | None:
         members = [unify(a, b) for a, b in zip(one.elements, other.elements, strict=True)]
         return None if None in members else TupleType([m for m in members if m is not None])
     if isinstance(one, FutureType) and type(one) is type(other):
-        both = unify(one.element, other.element)  # type: ignore[attr-defined]
+        both = unify(one.element, other.element)
         return None if both is None else type(one)(both)
     return None
