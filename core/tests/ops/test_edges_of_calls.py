@@ -360,3 +360,28 @@ def test_places_are_written_as_int64():
     for lib in (tangrad, __import__("torch")):
         with pytest.raises(RuntimeError, match="scalar type Long"):
             lib.nonzero(lib.ones(2), out=lib.empty(0))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: t.diff(t.ones(2, 3), dim=0, prepend=t.ones(3)),
+        lambda t: t.gradient(t.ones(2, 2), spacing=(t.ones(2),)),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_words_that_programs_know(call):
+    for lib in (tangrad, __import__("torch")):
+        with pytest.raises(RuntimeError, match="expects prepend or append|expected spacing to be"):
+            call(lib)
+
+
+def test_old_forms_are_told_of_each_time_where_warnings_are_wanted():
+    for lib in (tangrad, __import__("torch")):
+        before = lib.is_warn_always_enabled()
+        lib.set_warn_always(True)
+        try:
+            for _ in range(2):
+                with pytest.warns(UserWarning, match="This overload of addcmul is deprecated"):
+                    lib.addcmul(lib.ones(2), 2, lib.ones(2), lib.ones(2))
+        finally:
+            lib.set_warn_always(before)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tangrad import _C
+from tangrad.tensor import caller
 
 _told = False
 
@@ -45,11 +46,11 @@ def modern(op: Any, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]] | N
     if first and len(keys) == 1:
         return None
     given = dict(zip(keys, factors, strict=False))
-    if not _told:
+    if not _told or caller.warns_always:
         _told = True
         told = ", ".join(f"{key}={value}" for key, value in given.items())
         warnings.warn(
-            f"This form of {op.title} is deprecated: write its factors behind the tensors, as "
+            f"This overload of {op.title} is deprecated: write its factors behind the tensors, as "
             f"keywords ({told})",
             stacklevel=2,
         )

@@ -249,6 +249,11 @@ def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
     if n == 0:
         return self.clone()
     ends = [x for x in (prepend, self, append) if x is not None]
+    if any(x.ndim != self.ndim for x in ends):
+        raise RuntimeError(
+            "diff expects prepend or append to be the same dimension as input, got "
+            f"{[list(x.shape) for x in ends]}"
+        )
     x = tangrad.cat(ends, dim) if len(ends) > 1 else self
     for _ in range(min(n, max(x.shape[dim], 1))):
         rest = max(x.shape[dim] - 1, 0)

@@ -237,7 +237,7 @@ def _spacings(self: Any, spacing: Any, dim: Any, count: int) -> list[Any]:
             else f"the number of dims, {count}"
         )
         raise RuntimeError(
-            "gradient: spacing must be unspecified, a scalar, or a list as long as "
+            "gradient: expected spacing to be unspecified, a scalar, or a list as long as "
             f"{against}; it has length {len(spacing)}"
         )
     return list(spacing)
