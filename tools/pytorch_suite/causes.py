@@ -21,7 +21,9 @@ CAUSES = {
 }
 LIST = Path(__file__).with_name("private_names.txt")
 MISSING = ("AttributeError", "ImportError", "ModuleNotFoundError")
-IMPORT = re.compile(r"cannot import name '(\w+)'|No module named '([\w.]+)'")
+MISSED = re.compile(
+    r"cannot import name '(\w+)'|No module named '([\w.]+)'|has no attribute '(\w+)'"
+)
 WORDS = re.compile(r"does not match|String comparison|warning|not triggered|re\.compile")
 
 
@@ -43,7 +45,7 @@ def is_private(entry: dict[str, Any]) -> bool:
     if kind == "OSError" and "Could not load this library" in entry.get("text", ""):
         return True  # it is part of PyTorch's own build
     if kind in MISSING:
-        found = IMPORT.search(entry.get("text", ""))
+        found = MISSED.search(entry.get("text", ""))
         missed = next(filter(None, found.groups())) if found else asked
         return missed in names or missed.rpartition(".")[2] in last
     return False
