@@ -123,3 +123,53 @@ def test_the_base_of_modes_lets_calls_pass(agree):
         return log, made
 
     agree(program)
+
+
+def scaled(t, a, b):
+    overrides = t.overrides
+    if overrides.has_torch_function((a, b)):
+        return overrides.handle_torch_function(lambda *args: scaled(t, *args), (a, b), a, b)
+    return a * b + 1
+
+
+def test_a_handler_calls_past_itself_and_sees_the_calls_inside(agree):
+    def program(t):
+        depths = []
+
+        class Logging(t.Tensor):
+            depth = 0
+
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                depths.append((cls.depth, getattr(func, "__name__", "")))
+                cls.depth += 1
+                result = t.overrides.redispatch_function(func, types, args, kwargs)
+                cls.depth -= 1
+                return result
+
+        x, y = (t.full((2,), value).as_subclass(Logging) for value in (3.0, 4.0))
+        return scaled(t, x, y), [depth for depth, _ in depths], t.sin(x), len(depths)
+
+    agree(program)
+
+
+def test_a_mode_calls_past_itself_and_sees_the_calls_inside(agree):
+    def program(t):
+        depths = []
+
+        class Logging(t.overrides.TorchFunctionMode):
+            depth = 0
+
+            def __torch_function__(self, func, types, args=(), kwargs=None):
+                depths.append(self.depth)
+                self.depth += 1
+                with self:
+                    result = t.overrides.redispatch_function(func, types, args, kwargs)
+                self.depth -= 1
+                return result
+
+        x = t.full((2,), 3.0)
+        with Logging():
+            return scaled(t, x, x).tolist(), depths
+
+    agree(program)

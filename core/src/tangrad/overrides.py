@@ -13,6 +13,7 @@ from tangrad.dispatch.overrides import (
     has_torch_function,
     has_torch_function_unary,
     has_torch_function_variadic,
+    redispatch_function,
 )
 from tangrad.dispatch.overrides import _unconverted as get_default_nowrap_functions
 
@@ -27,6 +28,7 @@ __all__ = [
     "has_torch_function_variadic",
     "is_tensor_like",
     "is_tensor_method_or_property",
+    "redispatch_function",
     "resolve_name",
     "wrap_torch_function",
 ]

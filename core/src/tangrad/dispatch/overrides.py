@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from types import FunctionType
 from typing import Any
 
 from tangrad import _C
@@ -234,6 +235,9 @@ class TorchFunctionMode:
 def has_torch_function(relevant_args: tuple[Any, ...]) -> bool:
     """Return whether an argument's class overrides `__torch_function__`, or a mode is active."""
     stack = current()
+    if stack.redispatches:
+        stack.redispatches = False
+        return False
     return bool(stack.function_modes) or bool(overloaded_arguments(tuple(relevant_args), stack))
 
 
@@ -245,6 +249,29 @@ def has_torch_function_unary(obj: Any) -> bool:
 def has_torch_function_variadic(*relevant_args: Any) -> bool:
     """Return what `has_torch_function` does, for arguments that are not in a tuple."""
     return has_torch_function(relevant_args)
+
+
+def redispatch_function(
+    func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
+) -> Any:
+    """Call a function past `__torch_function__`, which sees the calls inside of it again.
+
+    Args:
+        func, types, args, kwargs: what a handler was given. Of a compiled function no call inside
+            is seen; a function that asks `has_torch_function` is told no, once.
+    """
+    inside = getattr(func, "__wrapped__", None) if isinstance(func, _C.Overridable) else None
+    if inside is not None:
+        return inside(*args, **(kwargs or {}))
+    if not isinstance(func, FunctionType):
+        with DisableTorchFunction():
+            return func(*args, **(kwargs or {}))
+    stack = current()
+    stack.redispatches = True
+    try:
+        return func(*args, **(kwargs or {}))
+    finally:
+        stack.redispatches = False
 
 
 def handle_torch_function(

@@ -19,6 +19,7 @@ class Stack:
         dispatch_modes: active TorchDispatchMode objects.
         tracers: objects with `call`, `constant` and `read`, see `traced_calls`; the last acts.
         functions_disabled: > 0 while `__torch_function__` of subclasses is off.
+        redispatches: whether the next question of `has_torch_function` is answered by no.
         write_watchers: callables (tensors) -> context in which a call writes them; the last acts.
         creating: > 0 while a composite that draws a fresh tensor is expanded.
     """
@@ -32,6 +33,7 @@ class Stack:
         "functions_disabled",
         "levels",
         "observers",
+        "redispatches",
         "rewriters",
         "tracers",
         "watching",
@@ -48,6 +50,7 @@ class Stack:
         self.dispatch_modes: list[Any] = []
         self.tracers: list[Any] = []
         self.functions_disabled = 0
+        self.redispatches = False
         self.dispatch_disabled = 0
         self.creating = 0
 
