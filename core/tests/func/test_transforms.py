@@ -77,6 +77,8 @@ def test_results_are_recorded_outside(same):
 
 def test_chunked_jacobian(same):
     same(lambda t, x: t.func.jacrev(lambda x: x.sin() * x[0], chunk_size=2)(x), (5,))
+    same(lambda t, x: t.func.jacrev(lambda x: x.sin() * x[0], chunk_size=1)(x), (5,))
+    same(lambda t, x: t.func.jacrev(lambda x: (x, x.sum()), (0,), chunk_size=1)(x), (2, 3))
 
 
 def test_detach_stops_gradients_at_every_level(same):
@@ -342,3 +344,23 @@ def test_grad_and_value():
     gradient, value = grad_and_value(lambda x: (x**2).sum())(tangrad.tensor([1.0, 2.0]))
     assert gradient.tolist() == [2, 4]
     assert value.item() == 5
+
+
+def test_one_row_at_a_time_needs_no_batch():
+    class Squared(tangrad.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x**2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            assert g.nonzero().numel()  # of a shape that depends on values
+            return 2 * x * g
+
+    found = jacrev(Squared.apply, chunk_size=1)(tangrad.tensor([1.0, 3.0]))
+    assert found.tolist() == [[2, 0], [0, 6]]

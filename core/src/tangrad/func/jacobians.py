@@ -75,10 +75,17 @@ def jacrev(
         chosen = checked_argnums(argnums, len(args), "jacrev")
         found = vjp(_partial(func, args, kwargs, chosen), *_chosen(args, chosen), has_aux=has_aux)
         outputs, spec = tree_flatten(found[0])
-        rows = vmap(lambda *c: found[1](tree_unflatten(c, spec)), chunk_size=chunk_size)(
-            *_bases(outputs)
-        )
-        inputs, in_spec = tree_flatten(rows)
+        bases = _bases(outputs)
+
+        def pull(*row: Any) -> Any:
+            return found[1](tree_unflatten(row, spec))
+
+        if chunk_size == 1 and len(bases[0]):  # without vmap, which not every backward can have
+            each = [tree_flatten(pull(*row)) for row in zip(*bases, strict=True)]
+            stack, in_spec = _C.lookup_op("stack"), each[0][1]
+            inputs = [stack(list(rows)) for rows in zip(*(row for row, _ in each), strict=True)]
+        else:
+            inputs, in_spec = tree_flatten(vmap(pull, chunk_size=chunk_size)(*bases))
         per_output = _split_rows(inputs, outputs)
         jac = tree_unflatten(
             [_restored(tree_unflatten(parts, in_spec), argnums) for parts in per_output], spec
