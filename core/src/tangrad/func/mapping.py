@@ -179,16 +179,16 @@ def _out_places(func: Any, out_dims: Any, outputs: list[Any], spec: Any) -> list
 
 def _placed(level: BatchLevel, output: Any, place: int | None) -> Any:
     """Return the physical output with the batch where out_dims wants it."""
-    if place is None and not (isinstance(output, _C.Tensor) and level.owns(output)):
-        return output
-    if not level.owns(output):
-        rank = output.ndim + 1
-        _check_place(place, rank)
-        return output.unsqueeze(0).expand((level.size, *output.shape)).movedim(0, place)
+    batched = isinstance(output, _C.Tensor) and level.owns(output)
     if place is None:
+        if not batched:
+            return output
         raise ValueError(
             "vmap: `out_dims` is None for an output that depends on the batch; give its dimension"
         )
+    if not batched:
+        _check_place(place, output.ndim + 1)
+        return output.unsqueeze(0).expand((level.size, *output.shape)).movedim(0, place)
     record = _C.level_of(output)
     _check_place(place, record.inner.ndim)
     return (
