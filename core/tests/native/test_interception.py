@@ -238,3 +238,15 @@ def test_composites_and_gradients_reach_the_handler_of_a_wrapper(name):
     (expected,) = tangrad.autograd.grad(result.sum(), x)
     (gradient,) = tangrad.autograd.grad(wrapped.sum(), wrapper)
     assert tangrad.allclose(getattr(gradient, "held", gradient), expected)
+
+
+def test_deepcopy_copies_slots_of_a_subclass():
+    class Logged(tangrad.Tensor):
+        __slots__ = ("log", "unset")
+
+    x = tangrad.ones(2).as_subclass(Logged)
+    x.log = ["made"]
+    made = copy.deepcopy(x)
+    assert made.log == ["made"]
+    assert made.log is not x.log
+    assert not hasattr(made, "unset")

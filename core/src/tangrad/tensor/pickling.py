@@ -185,7 +185,7 @@ def deepcopy_tensor(x: Any, memo: dict[int, Any]) -> Any:
 
     Returns:
         A tensor of the same class, geometry and requires_grad on a copy of the storage, with
-        deep copies of attributes and gradient. Tensors that share a storage have copies that
+        deep copies of attributes, slots and gradient. Tensors that share a storage have copies that
         share one. A Parameter is copied alone and without its gradient, as in PyTorch.
 
     Raises:
@@ -210,6 +210,9 @@ def deepcopy_tensor(x: Any, memo: dict[int, Any]) -> Any:
     attributes = _attributes(x)
     if attributes:
         made.__dict__.update(copy.deepcopy(attributes, memo))
+    for slot in copyreg._slotnames(type(x)):  # type: ignore[attr-defined]
+        if hasattr(x, slot):
+            setattr(made, slot, copy.deepcopy(getattr(x, slot), memo))
     if x.grad is not None and not is_parameter:
         made.grad = deepcopy_tensor(x.grad if x.grad.is_leaf else x.grad.detach(), memo)
     return made
