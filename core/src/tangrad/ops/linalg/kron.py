@@ -254,6 +254,11 @@ def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
             "diff expects prepend or append to be the same dimension as input, got "
             f"{[list(x.shape) for x in ends]}"
         )
+    if len({(*x.shape[:dim], *x.shape[dim + 1 :]) for x in ends}) > 1:
+        raise RuntimeError(
+            "diff expects the shape of tensor to prepend or append to match that of input except "
+            f"along the differencing dimension {dim}, got {[list(x.shape) for x in ends]}"
+        )
     x = tangrad.cat(ends, dim) if len(ends) > 1 else self
     for _ in range(min(n, max(x.shape[dim], 1))):
         rest = max(x.shape[dim] - 1, 0)
