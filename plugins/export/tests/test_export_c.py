@@ -9,8 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiling import COMPILERS, array, compiled, exported, loaded, needs_compiler, pointer
-from compiling import self_tested
+from compiling import (
+    COMPILERS,
+    array,
+    compiled,
+    exported,
+    loaded,
+    needs_compiler,
+    pointer,
+    self_tested,
+)
 
 import tangrad
 from tangrad import nn

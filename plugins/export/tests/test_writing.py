@@ -35,7 +35,7 @@ def test_what_stood_there_stays_unless_all_is_written(
 
     monkeypatch.setattr(os, "replace", breaking)
     with pytest.raises(type(error)):
-        write_files({path: b"new" for path in paths})
+        write_files(dict.fromkeys(paths, b"new"))
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {
         "a.c": "old a.c",
         "a.h": "old a.h",

@@ -59,7 +59,8 @@ def fold_norms(steps: list[Step], results: set[Buffer], constant: Any) -> list[S
         if not isinstance(step, Convolution):
             continue
         y, _, w, bias, _ = step.refs
-        assert y is not None and w is not None
+        assert y is not None
+        assert w is not None
         following = [s for s in users[y.buffer] if s is not step]
         if y.buffer in results or len(following) != 1 or y.offset:
             continue

@@ -14,9 +14,8 @@ from tangrad.utils import _pytree
 from tangrad_export.program.buffers import Buffer, Ref
 from tangrad_export.program.recording import Origin, Recording
 from tangrad_export.steps.base import Step
-from tangrad_export.steps.copies import Copy
+from tangrad_export.steps.copies import _COPY, Copy
 from tangrad_export.steps.loops import keep_loop
-from tangrad_export.steps.copies import _COPY
 
 __all__ = ["LaidOut", "Runner", "lay_out"]
 
@@ -198,9 +197,9 @@ def on_device(
     recording: Recording, grad: bool = False, tracer: Kept | None = None
 ) -> Iterator[None]:
     """Have what a program makes be made on the device, and keep it."""
-    with recording, traced_calls(tracer or Kept(recording)), tangrad.set_grad_enabled(grad):
-        with tangrad.device("c99"):
-            yield
+    kept = traced_calls(tracer or Kept(recording))
+    with recording, kept, tangrad.set_grad_enabled(grad), tangrad.device("c99"):
+        yield
 
 
 @contextmanager

@@ -10,6 +10,15 @@ from typing import Any
 import tangrad
 from tangrad import Tensor
 from tangrad.nn import Module as Model
+from tangrad_export.entries import (
+    Entries,
+    example_leaves,
+    leaves_at,
+    names_of,
+    ordered_sizes,
+    program_of,
+    sizes_of,
+)
 from tangrad_export.errors import ExportError
 from tangrad_export.plan.entry import Entry, Parameter, refuse_written_inputs
 from tangrad_export.program.recording import Origin, Recording
@@ -66,8 +75,6 @@ def train_entry(
     Raises:
         ExportError: the optimizer, the loss or an op cannot be written.
     """
-    from tangrad_export import exporting
-
     _check(model, optimizer)
     several = isinstance(targets, (tuple, list))
     wanted = tuple(targets) if several else (targets,)
@@ -75,9 +82,9 @@ def train_entry(
     step.training = model.training
     shapes = _shapes(dynamic_shapes, args, wanted)
     with tangrad.enable_grad():
-        program = exporting.program_of(step, (*args, *wanted), shapes)
-    leaves, sizes = exporting.example_leaves(program), exporting.sizes_of(program)
-    names = exporting.names_of(program, leaves, sizes)
+        program = program_of(step, (*args, *wanted), shapes)
+    leaves, sizes = example_leaves(program), sizes_of(program)
+    names = names_of(program, leaves, sizes)
     names[: len(run.inputs)] = [p.name for p in run.inputs]
     for k in range(len(wanted)):
         names[len(names) - len(wanted) + k] = f"target_{k}" if several else "target"
@@ -85,18 +92,14 @@ def train_entry(
     state = _started(optimizer)
 
     def at(point: Any, drawn: int, taken: int) -> LaidOut:
-        given = exporting.leaves_at(program, leaves, point) if sizes else leaves
+        given = leaves_at(program, leaves, point) if sizes else leaves
         return _lay_out(program, given, names, optimizer, state, drawn, taken)
 
-    made = exporting.Entries(at, sizes, counts=_counts(optimizer))
+    made = Entries(at, sizes, counts=_counts(optimizer))
     given = [x for x in leaves if isinstance(x, Tensor)]
     shapes_in = made.shapes(
         [
-            [
-                x.shape
-                for x in exporting.leaves_at(program, leaves, p[: len(sizes)])
-                if isinstance(x, Tensor)
-            ]
+            [x.shape for x in leaves_at(program, leaves, p[: len(sizes)]) if isinstance(x, Tensor)]
             for p in made.points
         ]
     )
@@ -112,7 +115,7 @@ def train_entry(
     )
     entry = Entry("train_step", sizes, inputs, [], made.variants, reports)
     entry.changing, entry.draws = made.changing, made.draws
-    entry.example_sizes = [int(size.example) for size in exporting.ordered_sizes(program)]
+    entry.example_sizes = [int(size.example) for size in ordered_sizes(program)]
     entry.example_loss, entry.loss_dtype = float(first), first.dtype.name
     refuse_written_inputs(entry)
     return entry
@@ -286,17 +289,20 @@ def _lay_out(
         return bound[path]
 
     tracer = _Numbered(recording, taken)
-    with on_device(recording, True, tracer), random_stream(drawn) as generator:
-        with _moved(recording, parameters, optimizer, state):
-            runner = _Training(program, recording, bind)
-            (result,) = runner.run(leaves, names)
-            recording.origin = Origin("", "", True)
-            result.backward()
-            recording.origin = Origin("optimizer")
-            # A copy, as the step may write what the loss was computed from.
-            output = place_output(recording, result.detach().clone(), 0)
-            guard(recording)
-            optimizer.step()
+    with (
+        on_device(recording, True, tracer),
+        random_stream(drawn) as generator,
+        _moved(recording, parameters, optimizer, state),
+    ):
+        runner = _Training(program, recording, bind)
+        (result,) = runner.run(leaves, names)
+        recording.origin = Origin("", "", True)
+        result.backward()
+        recording.origin = Origin("optimizer")
+        # A copy, as the step may write what the loss was computed from.
+        output = place_output(recording, result.detach().clone(), 0)
+        guard(recording)
+        optimizer.step()
     output[0].name = "loss"
     inputs = [recording.keep(t) for _, t in runner.inputs]
     made = LaidOut(recording, inputs, [output])

@@ -14,8 +14,8 @@ from tangrad_export.steps.routines import Routine, Text
 
 __all__ = ["Scaled", "layer_kernel"]
 
-_POOL = """static void @(T *y, const T *x, int planes, int height, int width, int oh, int ow, int kh,
-    int kw, int sh, int sw, int ph, int pw, int dh, int dw, int divisor) {
+_POOL = """static void @(T *y, const T *x, int planes, int height, int width, int oh, int ow,
+    int kh, int kw, int sh, int sw, int ph, int pw, int dh, int dw, int divisor) {
     (void)divisor;
     for (int plane = 0; plane < planes; ++plane, x += (int64_t)height * width)
         for (int v = 0; v < oh; ++v)
@@ -40,21 +40,6 @@ _GREATEST = {
     "START": "T best = -INFINITY;",
     "STEP": "if (value > best || value != value) best = value;",
     "END": "*y = best;",
-}
-_AVERAGE = {
-    "START": "double sum = 0;",
-    "STEP": "sum += (double)value;",
-    "END": """int count = divisor;
-                if (!count) {
-                    const int down = top + kh < height + ph ? top + kh : height + ph;
-                    const int right = left + kw < width + pw ? left + kw : width + pw;
-                    count = (down - top) * (right - left);
-                } else if (count < 0) {
-                    const int down = top + kh < height ? top + kh : height;
-                    const int right = left + kw < width ? left + kw : width;
-                    count = (down - (top > 0 ? top : 0)) * (right - (left > 0 ? left : 0));
-                }
-                *y = (T)(sum / count);""",
 }
 _SCALE = SimpleNamespace(
     inputs=("x", "s", "t"), fixed={}, expression=parse("x * s + t", ("x", "s", "t"))

@@ -111,8 +111,8 @@ _DETERMINANT = (
 """
 )
 
-_CHOLESKY = """static void @(T *y, int32_t *info, const T *x, double *work, int64_t *report, int count,
-    int n, int upper, int checked) {
+_CHOLESKY = """static void @(T *y, int32_t *info, const T *x, double *work, int64_t *report,
+    int count, int n, int upper, int checked) {
     for (int b = 0; b < count; ++b) {
         const T *from = x + (int64_t)b * n * n;
         info[b] = 0;
@@ -145,7 +145,8 @@ _TRIANGULAR = """static void @(T *y, const T *a, const T *right, int count, int 
                 double sum = (double)right[(int64_t)b * n * k + i * k + j];
                 for (int other = 0; other < step; ++other) {
                     const int q = down ? other : n - 1 - other;
-                    sum -= (double)(transposed ? m[q * n + i] : m[i * n + q]) * (double)to[q * k + j];
+                    const double f = (double)(transposed ? m[q * n + i] : m[i * n + q]);
+                    sum -= f * (double)to[q * k + j];
                 }
                 to[i * k + j] = (T)(unit ? sum : sum / (double)m[i * n + i]);
             }
@@ -154,7 +155,8 @@ _TRIANGULAR = """static void @(T *y, const T *a, const T *right, int count, int 
 }
 """
 
-_ORDER = """static void @(int64_t *y, const int32_t *pivots, int64_t *report, int count, int least, int size) {
+_ORDER = """static void @(int64_t *y, const int32_t *pivots, int64_t *report, int count, int least,
+    int size) {
     for (int b = 0; b < count; ++b) {
         int64_t *rows = y + (int64_t)b * size;
         for (int i = 0; i < size; ++i) rows[i] = i;

@@ -15,9 +15,9 @@ __all__ = ["product_kernel"]
 _MOST_SCRATCH = 256 << 10
 
 # What the windows look at, a row for each element of a kernel, is laid out for some places at once.
-_CONVOLVE = """static void @(float *y, const float *x, const float *w, const float *bias, float *columns,
-    int images, int groups, int ins, int outs, int height, int width, int kh, int kw, int oh, int ow,
-    int sh, int sw, int ph, int pw, int dh, int dw, int block, int rectified) {
+_CONVOLVE = """static void @(float *y, const float *x, const float *w, const float *bias,
+    float *columns, int images, int groups, int ins, int outs, int height, int width, int kh,
+    int kw, int oh, int ow, int sh, int sw, int ph, int pw, int dh, int dw, int block, int rectified) {
     const int taps = ins * kh * kw, area = oh * ow;
     for (int g = 0; g < images * groups; ++g) {
         const float *from = x + (int64_t)g * ins * height * width;
@@ -47,7 +47,8 @@ _CONVOLVE = """static void @(float *y, const float *x, const float *w, const flo
                             if (low > n) low = n;
                             if (high < low) high = low;
                             for (int e = 0; e < low; ++e) row[k + e] = 0;
-                            memcpy(row + k + low, line + q + low, sizeof(float) * (size_t)(high - low));
+                            const size_t bytes = sizeof(float) * (size_t)(high - low);
+                            memcpy(row + k + low, line + q + low, bytes);
                             for (int e = high; e < n; ++e) row[k + e] = 0;
                         } else {
                             for (int e = 0; e < n; ++e) {

@@ -12,8 +12,8 @@ __all__ = ["fourier_kernel"]
 
 # x has `given` points on each line, y `kept`; points that are not given are the conjugates of
 # those on the other side.
-_TRANSFORM = """static void @(T *y, const T *x, double *work, int outer, int inner, int n, int given,
-    int kept, int sign, double scale) {
+_TRANSFORM = """static void @(T *y, const T *x, double *work, int outer, int inner, int n,
+    int given, int kept, int sign, double scale) {
     double *re = work, *im = work + n, *c = work + 2 * n, *s = work + 3 * n;
     for (int k = 0; k < n; ++k) {
         c[k] = cos(6.283185307179586 * k / n);
@@ -24,8 +24,9 @@ _TRANSFORM = """static void @(T *y, const T *x, double *work, int outer, int inn
         T *to = y + (int64_t)(line / inner) * kept * inner + line % inner;
         for (int k = 0; k < n; ++k) {
             const int own = k < given, at = own ? k : n - k;
-            re[k] = (double)from[(int64_t)at * inner].re;
-            im[k] = own ? (double)from[(int64_t)at * inner].im : -(double)from[(int64_t)at * inner].im;
+            const T point = from[(int64_t)at * inner];
+            re[k] = (double)point.re;
+            im[k] = own ? (double)point.im : -(double)point.im;
         }
         if ((n & (n - 1)) == 0) {
             for (int k = 1, j = 0; k < n; ++k) {
@@ -41,7 +42,8 @@ _TRANSFORM = """static void @(T *y, const T *x, double *work, int outer, int inn
                 for (int start = 0; start < n; start += size)
                     for (int k = 0; k < size / 2; ++k) {
                         const int a = start + k, b = a + size / 2, w = k * (n / size);
-                        const double u = re[b] * c[w] - im[b] * s[w], v = re[b] * s[w] + im[b] * c[w];
+                        const double u = re[b] * c[w] - im[b] * s[w];
+                        const double v = re[b] * s[w] + im[b] * c[w];
                         re[b] = re[a] - u; im[b] = im[a] - v;
                         re[a] += u; im[a] += v;
                     }

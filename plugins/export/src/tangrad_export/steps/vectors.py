@@ -42,8 +42,8 @@ def _rows(rows: int, wide: int) -> str:
         )
     starts = " ".join(f"const float s{i} = bias ? bias[{i}] : 0;" for i in range(rows))
     joined = "\n        ".join(loop)
-    return f"""static void @_{rows}_{wide}(float *c, int64_t ldc, const float *a, int64_t row, int64_t step,
-    const float *b, int64_t ldb, const float *bias, int k) {{
+    return f"""static void @_{rows}_{wide}(float *c, int64_t ldc, const float *a, int64_t row,
+    int64_t step, const float *b, int64_t ldb, const float *bias, int k) {{
     {" ".join(declared)}
     {starts}
     for (int p = 0; p < k; ++p, a += step, b += ldb) {{
@@ -173,14 +173,16 @@ def dot_product(single: bool) -> Text:
             f"""    {head} {{
         int j = 0;
         for (; j + 4 <= n; j += 4)
-            @_{rows}_4(c + i * ldc + j, ldc, a + i * lda, lda, b + j * ldb, ldb, bias ? bias + j : 0, k);
+            @_{rows}_4(c + i * ldc + j, ldc, a + i * lda, lda, b + j * ldb, ldb,
+                bias ? bias + j : 0, k);
         for (; j < n; ++j)
-            @_{rows}_1(c + i * ldc + j, ldc, a + i * lda, lda, b + j * ldb, ldb, bias ? bias + j : 0, k);
+            @_{rows}_1(c + i * ldc + j, ldc, a + i * lda, lda, b + j * ldb, ldb,
+                bias ? bias + j : 0, k);
     }}"""
         )
     body = "\n".join(lines)
-    text = f"""{"".join(_dots(r, c) for r, c in sizes)}static void @(float *c, int64_t ldc, const float *a,
-    int64_t lda, const float *b, int64_t ldb, const float *bias, int m, int n, int k) {{
+    text = f"""{"".join(_dots(r, c) for r, c in sizes)}static void @(float *c, int64_t ldc,
+    const float *a, int64_t lda, const float *b, int64_t ldb, const float *bias, int m, int n, int k) {{
     int i = 0;
 {body}
 }}

@@ -20,6 +20,7 @@ from tangrad_export.text.weights import array_lines, bytes_of
 
 __all__ = ["Module"]
 
+_YOURS = " * Written by tangrad.export.c. The code in this file is yours: use it as you like. */"
 _UNITS = {"float": 4, "double": 8, "int64": 8, "int32": 4, "int16": 2, "bytes": 1}
 _ALIGNED = 64
 _ALIGNMENT = (
@@ -146,7 +147,7 @@ class Module:
         capital = self.name.upper()
         lines = [
             f"/* {comment(self.title)}",
-            " * Written by tangrad.export.c. The code in this file is yours: use it as you like. */",
+            _YOURS,
             f"#ifndef {capital}_H",
             f"#define {capital}_H",
             "",
@@ -176,14 +177,14 @@ class Module:
         if any(e.kind == "train_step" for e in self.entries):
             lines += [
                 "",
-                "/* Weights by the names of state_dict, to be read and set; NULL for other names. */",
+                "/* Weights by the names of state_dict, to be read and set; NULL for others. */",
                 f"float *{self.name}_weights(const char *name, size_t *count);",
             ]
         if self.in_file:
             lines += [
                 "",
-                f"/* Hands over the bytes of {self.name}_weights.bin, aligned to 8, before the first "
-                "run; they must stay.",
+                f"/* Hands over the bytes of {self.name}_weights.bin, aligned to 8, before the",
+                " * first run; they must stay.",
                 " * Returns 0, or 1 where they are others. */",
                 f"int {self.name}_bind(const void *weights, size_t bytes);",
             ]
@@ -229,7 +230,7 @@ class Module:
         definitions = self.functions.definitions(rest + "\n".join(memory))
         head = [
             f"/* {comment(self.title)}",
-            " * Written by tangrad.export.c. The code in this file is yours: use it as you like. */",
+            _YOURS,
             f'#include "{self.name}.h"',
             "",
             "#include <math.h>",
@@ -397,7 +398,8 @@ class Module:
                 rows.append(f'    {{"{path}", {shown}, {max(0, buffer.nbytes // 4)}}},')
         return [
             f"float *{self.name}_weights(const char *name, size_t *count) {{",
-            "    static const struct { const char *name; float *values; size_t count; } known[] = {",
+            "    static const struct { const char *name; float *values; size_t count; }",
+            "    known[] = {",
             *(f"    {row}" for row in rows),
             "    };",
             "    for (size_t k = 0; k < sizeof known / sizeof *known; ++k) {",
@@ -416,7 +418,8 @@ class Module:
     def _bind_function(self) -> list[str]:
         return [
             f"int {self.name}_bind(const void *weights, size_t bytes) {{",
-            f"    if (!weights || bytes != {len(self.file_bytes)} || (uintptr_t)weights % 8) return 1;",
+            f"    if (!weights || bytes != {len(self.file_bytes)}) return 1;",
+            "    if ((uintptr_t)weights % 8) return 1;",
             "    bound = (const unsigned char *)weights;",
             "    return 0;",
             "}",

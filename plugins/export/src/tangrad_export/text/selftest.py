@@ -9,8 +9,6 @@ from tangrad_export.text.weights import array_lines, bytes_of
 
 __all__ = ["self_test"]
 
-_TOLERANCE = {"float32": "1e-5", "float64": "1e-5", "complex64": "1e-5", "complex128": "1e-5"}
-
 
 def self_test(module: Any) -> list[str]:
     """Return the lines that compare what the first entry computes with what eager does."""
