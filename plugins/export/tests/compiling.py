@@ -37,7 +37,8 @@ def self_tested(source: Path, *flags: str, most: float = 1e-5) -> None:
     )
     last = said.stdout.strip().split("\n")[-1]
     assert last.startswith("max error "), said.stdout + said.stderr[:3000]
-    assert said.returncode == 0 and float(last.split()[-1]) <= most, last
+    assert said.returncode == 0, last
+    assert float(last.split()[-1]) <= most
 
 
 def loaded(source: Path, *flags: str) -> ctypes.CDLL:

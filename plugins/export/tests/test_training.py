@@ -14,17 +14,17 @@ from tangrad import nn
 from tangrad.export import Dim
 from tangrad_export import ExportError
 
-F, O = nn.functional, tangrad.optim
+F, optim = nn.functional, tangrad.optim
 pytestmark = needs_compiler
 
 OPTIMIZERS = {
-    "sgd": lambda p: O.SGD(p, 0.1),
-    "nesterov": lambda p: O.SGD(p, 0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
-    "adam": lambda p: O.Adam(p, 0.01),
-    "amsgrad": lambda p: O.Adam(p, 0.01, amsgrad=True, weight_decay=0.1),
-    "adamw": lambda p: O.AdamW(p, 0.01),
-    "rmsprop": lambda p: O.RMSprop(p, 0.01, centered=True, momentum=0.5),
-    "adagrad": lambda p: O.Adagrad(p, 0.05, lr_decay=0.1),
+    "sgd": lambda p: optim.SGD(p, 0.1),
+    "nesterov": lambda p: optim.SGD(p, 0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "adam": lambda p: optim.Adam(p, 0.01),
+    "amsgrad": lambda p: optim.Adam(p, 0.01, amsgrad=True, weight_decay=0.1),
+    "adamw": lambda p: optim.AdamW(p, 0.01),
+    "rmsprop": lambda p: optim.RMSprop(p, 0.01, centered=True, momentum=0.5),
+    "adagrad": lambda p: optim.Adagrad(p, 0.05, lr_decay=0.1),
 }
 
 
@@ -100,7 +100,7 @@ def test_a_self_test_takes_a_step(tmp_path: Path) -> None:
             training=True,
             loss=nn.MSELoss(),
             targets=tangrad.randn(4, 2),
-            optimizer=O.SGD(model.parameters(), 0.1),
+            optimizer=optim.SGD(model.parameters(), 0.1),
         ),
         most=1e-4,
     )
@@ -114,7 +114,7 @@ def test_targets_may_be_several(tmp_path: Path) -> None:
         return F.mse_loss(out, given[0]) + F.cross_entropy(out, given[1])
 
     x = tangrad.randn(4, 3)
-    optimizer = O.Adam(model.parameters(), 0.1)
+    optimizer = optim.Adam(model.parameters(), 0.1)
     source = exported(
         model, (x,), tmp_path, training=True, loss=loss, targets=targets, optimizer=optimizer
     )
@@ -124,7 +124,7 @@ def test_targets_may_be_several(tmp_path: Path) -> None:
 
 def test_gradients_are_clipped_by_a_hook_of_the_optimizer(tmp_path: Path) -> None:
     model = nn.Linear(3, 2)
-    optimizer = O.SGD(model.parameters(), 0.5)
+    optimizer = optim.SGD(model.parameters(), 0.5)
 
     def clip(*args: Any) -> None:
         nn.utils.clip_grad_norm_(model.parameters(), 0.1)
@@ -142,7 +142,7 @@ def test_the_batch_varies(tmp_path: Path) -> None:
     import ctypes
 
     model = nn.Linear(3, 2)
-    optimizer = O.SGD(model.parameters(), 0.1)
+    optimizer = optim.SGD(model.parameters(), 0.1)
     x, y = tangrad.randn(4, 3), tangrad.randn(4, 2)
     source = exported(
         model,
@@ -174,6 +174,6 @@ def test_other_optimizers_are_refused(tmp_path: Path) -> None:
             training=True,
             loss=F.mse_loss,
             targets=tangrad.randn(4, 2),
-            optimizer=O.Rprop(model.parameters()),
+            optimizer=optim.Rprop(model.parameters()),
         )
     assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,8 @@ _MOST_SCRATCH = 256 << 10
 # What the windows look at, a row for each element of a kernel, is laid out for some places at once.
 _CONVOLVE = """static void @(float *y, const float *x, const float *w, const float *bias,
     float *columns, int images, int groups, int ins, int outs, int height, int width, int kh,
-    int kw, int oh, int ow, int sh, int sw, int ph, int pw, int dh, int dw, int block, int rectified) {
+    int kw, int oh, int ow, int sh, int sw, int ph, int pw, int dh, int dw, int block,
+    int rectified) {
     const int taps = ins * kh * kw, area = oh * ow;
     for (int g = 0; g < images * groups; ++g) {
         const float *from = x + (int64_t)g * ins * height * width;

@@ -182,7 +182,8 @@ def dot_product(single: bool) -> Text:
         )
     body = "\n".join(lines)
     text = f"""{"".join(_dots(r, c) for r, c in sizes)}static void @(float *c, int64_t ldc,
-    const float *a, int64_t lda, const float *b, int64_t ldb, const float *bias, int m, int n, int k) {{
+    const float *a, int64_t lda, const float *b, int64_t ldb, const float *bias, int m, int n,
+    int k) {{
     int i = 0;
 {body}
 }}

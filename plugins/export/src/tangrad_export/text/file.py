@@ -98,7 +98,8 @@ class Module:
         if self.in_file:
             total = 0
             for key, (_, buffer) in self.weights.items():
-                if key in self.written or buffer.nbytes < _SMALL:
+                small = buffer.kind == "constant" and buffer.nbytes < _SMALL
+                if key in self.written or small:
                     continue
                 content = bytes_of(buffer.value)
                 gap = -total % _ALIGNED

@@ -1,6 +1,6 @@
 """Every op of the table on its samples: as C, and as it is.
 
-A script, too: `python every_op.py [NAMES]` prints the table of docs/export.md.
+A script, too: `python ops_in_c.py [NAMES]` prints the table of docs/export.md.
 """
 
 from __future__ import annotations
