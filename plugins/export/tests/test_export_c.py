@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -332,6 +333,59 @@ def test_results_that_are_inputs_and_weights_are_copied(tmp_path: Path) -> None:
             return x, self.weight, x.t(), x[1:], tangrad.zeros(2)
 
     self_tested(exported(Same(), (tangrad.randn(3, 2),), tmp_path))
+
+
+def test_buffers_that_a_model_writes_change_in_c_alone(tmp_path: Path) -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", tangrad.zeros(1))
+
+        def forward(self, x: Any) -> Any:
+            self.count.add_(1)
+            return x + self.count, x[:0]
+
+    model = Counting()
+    source = exported(model, (tangrad.zeros(2),), tmp_path)
+    assert model.count.item() == 0
+    self_tested(source)
+    library, x, y = loaded(source), np.zeros(2, np.float32), np.zeros(2, np.float32)
+    for count in (1, 2, 3):
+        assert library.model_run(pointer(x), pointer(y), pointer(np.zeros(1, np.float32))) == 0
+        assert (y == count).all()
+
+
+def test_tied_weights_stand_once(tmp_path: Path) -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.out = nn.Embedding(50, 40), nn.Linear(40, 50, bias=False)
+            self.out.weight = self.words.weight
+
+        def forward(self, words: Any) -> Any:
+            return self.out(self.words(words))
+
+    source = tmp_path / "tied.c"
+    report = tangrad.export.c(Tied(), (tangrad.tensor([1, 2]),), source)
+    assert report.flash <= 4 * 50 * 40 + 64
+    self_tested(source)
+
+
+def test_the_command_writes_c_and_libraries(tmp_path: Path) -> None:
+    model = tmp_path / "networks.py"
+    model.write_text(
+        "import tangrad\nNET = tangrad.nn.Linear(2, 3)\nexample_inputs = (tangrad.ones(1, 2),)\n"
+    )
+    for kind, name in (("c", "net.c"), ("library", "net_library")):
+        command = [sys.executable, "-m", "tangrad", "export", f"{model}:NET", "--to", kind]
+        out = tmp_path / name
+        subprocess.run([*command, "--out", str(out)], check=True, capture_output=True)
+    self_tested(tmp_path / "net.c")
+    script = "import numpy, net_library; print(net_library.run(numpy.ones((1, 2), 'f')).shape)"
+    said = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert said.stdout.strip() == "(1, 3)"
 
 
 def test_random_numbers_go_on_as_eagers(tmp_path: Path) -> None:

@@ -243,10 +243,19 @@ class Entries:
 def eager(program: Any, leaves: list[Any]) -> list[Any]:
     """Return what the program gives for its example, the results that are tensors."""
     args, kwargs = program.example_inputs
+    held = {id(t): t for t in (*program.buffers(), *program.constants.values())}
+    before = [(t, t.detach().clone()) for t in held.values()]
     with tangrad.no_grad(), tangrad.random.fork_rng(devices=[]):
         copies = _pytree.tree_map(
             lambda x: x.detach().clone() if isinstance(x, Tensor) else x, (args, kwargs)
         )
-        result = program.module(check_guards=False)(*copies[0], **copies[1])
+        try:
+            result = program.module(check_guards=False)(*copies[0], **copies[1])
+            result = _pytree.tree_map(
+                lambda r: r.detach().clone() if isinstance(r, Tensor) else r, result
+            )
+        finally:
+            for t, value in before:  # which the program may have written
+                t.detach().copy_(value)
     found = [r for r in _pytree.tree_leaves(result) if isinstance(r, Tensor)]
     return [r.resolve_conj().resolve_neg().detach() for r in found]

@@ -50,8 +50,9 @@ def _examples(entry: Any) -> list[str]:
         lines += array_lines(head, bytes_of(p.example), p.dtype)
     for p in entry.outputs:
         count = max(1, p.example.numel())
-        head = f"static const {ctype(p.dtype)} wanted_{p.name}"
-        lines += array_lines(head, bytes_of(p.example), p.dtype)
+        if p.example.numel():
+            head = f"static const {ctype(p.dtype)} wanted_{p.name}"
+            lines += array_lines(head, bytes_of(p.example), p.dtype)
         lines.append(f"static {ctype(p.dtype)} {mark}_{p.name}[{count}];")
     return lines
 
