@@ -23,7 +23,7 @@ from tangrad_export.plan.entry import (
 from tangrad_export.plan.fusion import fuse
 from tangrad_export.plan.sizes import fitted, points_of, variants_of
 from tangrad_export.program.running import LaidOut, lay_out
-from tangrad_export.steps.base import Step
+from tangrad_export.steps.base import Number, Step
 from tangrad_export.text.names import identifier, unique
 
 __all__ = [
@@ -225,8 +225,10 @@ class Entries:
         else:
             kept[()] = self.laid
             steps = settled(self.laid)
-            numbers = [list(step.numbers) for step in steps]
-            offsets = [[0 if r is None else r.offset for r in step.refs] for step in steps]
+            numbers: list[list[Number]] = [list(step.numbers) for step in steps]
+            offsets: list[list[Number]] = [
+                [0 if r is None else r.offset for r in step.refs] for step in steps
+            ]
             self.variants = [Variant("", steps, numbers, offsets, place(steps))]
         self.all = [kept[point] for point in self.points]
         self.draws = fitted(self.names, self.points, [x.drawn for x in self.all], self.every)

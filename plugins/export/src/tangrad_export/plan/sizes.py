@@ -93,7 +93,7 @@ def structure(steps: Sequence[Step]) -> Any:
     order: dict[Buffer, int] = {}
     found = []
     for step in steps:
-        refs = []
+        refs: list[Any] = []
         for ref in step.refs:
             if ref is None:
                 refs.append(None)
@@ -186,7 +186,7 @@ def fitted(names: Sequence[str], points: Sequence[Point], values: list[Any], eve
     """
     first = values[0]
     if all(v == first or (v != v and first != first) for v in values):
-        return first  # type: ignore[no-any-return]
+        return first
     if all(isinstance(v, int) for v in values):
         for terms, columns in _bases(names, points):
             found = _solved(columns, values, every)
@@ -196,9 +196,9 @@ def fitted(names: Sequence[str], points: Sequence[Point], values: list[Any], eve
             return _table(names[0], points, values)
         raise ValueError(f"{values[:4]} at {list(points[:4])}")
     if "taken" in names:
-        found = _rate(names, points, values)
-        if found is not None:
-            return found
+        rate = _rate(names, points, values)
+        if rate is not None:
+            return rate
     if all(float(v).is_integer() for v in values):
         return f"(double)({fitted(names, points, [int(v) for v in values], every)})"
     for over in (1, 2, 3, 4):

@@ -157,7 +157,7 @@ def _shapes(declared: Any, args: tuple[Any, ...], targets: tuple[Any, ...]) -> A
         return None
     shapes = list(declared.values()) if isinstance(declared, dict) else list(declared)
     if len(shapes) == len(args):
-        first = None
+        first: Any = None
         for value, shape in zip(args, shapes, strict=True):
             if isinstance(value, Tensor) and shape:
                 found = shape.get(0) if isinstance(shape, dict) else shape[0]

@@ -266,7 +266,8 @@ def fold_kernel(op: Any, dtype: str) -> Any:
             strides = tuple(out.stride())
             places.append(Access(recording.ref(out), tuple(strides[d] for d in keeps)))
         encoded = {n: list(encode(params.get(n), t)) for n, t in functions.params.items()}
-        body, element = Body([]), loaded
+        body = Body([])
+        element: tuple[Evaluation, int] | Access = loaded
         if x.dtype.name != dtype:
             function = function_of(
                 "convert",

@@ -108,7 +108,7 @@ def _batch_norm(outs: Any, args: Any) -> bool:
     recording = current()
     if training or mean is None or var is None or not recording.weights_stay:
         return False
-    known = []
+    known: list[Any] = []
     for t in (weight, bias, mean, var):
         if t is None:
             known.append(None)

@@ -276,7 +276,7 @@ def _inverse(outs: Any, args: Any) -> None:
 def _solved(outs: Any, x: Any, right: Any, k: int, check: Any) -> None:
     n, made = x.shape[-1], _into(outs)
     if made[1].numel():
-        refs = [*map(_ref, made), _ref(x.contiguous())]
+        refs: list[Ref | None] = [*map(_ref, made), _ref(x.contiguous())]
         refs.append(None if right is None else _ref(right.contiguous()))
         refs += [_scratch(x, n * (n + k)), _scratch(x, n, tangrad.int32), _errors()]
         numbers = [_count(x), n, k, int(bool(check))]

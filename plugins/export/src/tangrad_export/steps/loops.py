@@ -78,7 +78,7 @@ class Body:
         order = {id(e): k for k, e in enumerate(self.evaluations)}
         found = []
         for evaluation in self.evaluations:
-            inputs = []
+            inputs: list[tuple[Any, ...]] = []
             for given in evaluation.inputs:
                 if given[0] == "load":
                     inputs.append(("load", loads.index(given[1]), given[1].ref.dtype))
@@ -101,7 +101,8 @@ class Body:
             n: the numbers; those used are taken off its front.
             index: the element's place.
         """
-        known, values, lines, count = self.loads, {}, [], 0
+        values: dict[tuple[int, int], str] = {}
+        known, lines, count = self.loads, list[str](), 0
         for evaluation, name in zip(self.evaluations, names, strict=True):
             function = evaluation.function
             args = [index] if function.indexed else []
@@ -287,7 +288,7 @@ def keep_loop(
     if function is None:
         function = function_of(op.title, op.definition, compute, types, results)
         _functions[key] = function
-    loaded = []
+    loaded: list[tuple[Any, ...]] = []
     for name in function.program.inputs:
         value = given[name]
         if isinstance(value, tangrad.Tensor):

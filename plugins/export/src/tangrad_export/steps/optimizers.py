@@ -142,7 +142,8 @@ def _adam(dtype: str, decoupled: bool) -> Any:
         flags = [int(bool(maximize)), int(decoupled)]
         for k, parameter in enumerate(parameters):
             if parameter.numel():
-                refs = [recording.ref(_plain(parameter)), recording.ref(grads[k].contiguous())]
+                refs: list[Ref | None] = [recording.ref(_plain(parameter))]
+                refs.append(recording.ref(grads[k].contiguous()))
                 refs += [recording.ref(_plain(part[k])) for part in (first, second)]
                 refs.append(recording.ref(_plain(largest[k])) if amsgrad else None)
                 refs.append(recording.ref(steps[k]))

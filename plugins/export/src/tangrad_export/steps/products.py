@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
+from tangrad_export.program.buffers import Ref
 from tangrad_export.program.recording import current
 from tangrad_export.steps.routines import Routine, Text
 from tangrad_export.steps.vectors import broadcast_product, dot_product
@@ -112,7 +113,7 @@ def _product(y: Any, a: Any, b: Any, bias: Any) -> bool:
         else:
             b = b.contiguous()
             bb, bk, bn = b.stride()
-    refs = [recording.ref(t) for t in (y, a, b)]
+    refs: list[Ref | None] = [recording.ref(t) for t in (y, a, b)]
     refs.append(None if bias is None else recording.ref(bias.contiguous()))
     for at in range(count):
         own = [
@@ -217,7 +218,7 @@ def _convolution(outs: Any, args: Any) -> bool:
         block = max(16, room // (4 * taps) // 16 * 16)
         block = min(block, area)
         columns = tangrad.empty(block * taps, dtype=x.dtype, device=x.device)
-    refs = [recording.ref(t) for t in (y, x, w)]
+    refs: list[Ref | None] = [recording.ref(t) for t in (y, x, w)]
     refs += [None if t is None else recording.ref(t.contiguous()) for t in (bias, columns)]
     numbers = [
         x.shape[0],
