@@ -1,0 +1,101 @@
+"""The file for other processors, under emulators: what is missing here is skipped by name."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compiling import STRICT, exported
+
+import tangrad
+from tangrad import nn
+
+# {processor: compiler, its flags, emulator}
+LINUX = {
+    "aarch64": ("aarch64-linux-gnu-gcc", ("-static",), "qemu-aarch64"),
+    "riscv64": ("riscv64-linux-gnu-gcc", ("-static",), "qemu-riscv64"),
+}
+CORTEX = ("arm-none-eabi-gcc", "qemu-system-arm")
+
+_STARTUP = """
+typedef void (*entry)(void);
+extern void _start(void);
+__attribute__((section(".vectors"), used)) static const entry vectors[2] = {
+    (entry)0x20010000, _start};
+"""
+_LAYOUT = """
+MEMORY { FLASH (rx) : ORIGIN = 0, LENGTH = 256K  RAM (rwx) : ORIGIN = 0x20000000, LENGTH = 64K }
+SECTIONS {
+    .text : { KEEP(*(.vectors)) *(.text*) KEEP(*(.init)) KEEP(*(.fini)) *(.rodata*) } > FLASH
+    .ARM.exidx : { *(.ARM.exidx*) } > FLASH
+    .init_array : { KEEP(*(.preinit_array)) KEEP(*(.init_array*)) KEEP(*(.fini_array*)) } > FLASH
+    .data : { *(.data*) } > RAM
+    .bss : { __bss_start__ = .; *(.bss*) *(COMMON) __bss_end__ = .; } > RAM
+    end = .; __end__ = .;
+}
+"""
+
+
+def needs(*tools: str) -> None:
+    """Skip where a tool is missing."""
+    for tool in tools:
+        if shutil.which(tool) is None:
+            pytest.skip(f"needs {tool}")
+
+
+def digits_network() -> Any:
+    tangrad.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64, 10),
+        nn.Softmax(1),
+    ).eval()
+
+
+def told(command: list[str]) -> str:
+    """Return the last line that a command prints."""
+    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    last = said.stdout.strip().split("\n")[-1]
+    assert last.startswith("max error "), said.stdout[-500:] + said.stderr[-500:]
+    return last
+
+
+@pytest.mark.parametrize("name", LINUX)
+def test_a_network_runs_on_another_processor(name: str, tmp_path: Path) -> None:
+    compiler, flags, emulator = LINUX[name]
+    needs(compiler, emulator)
+    source = exported(digits_network(), (tangrad.randn(1, 1, 8, 8),), tmp_path)
+    target = str(tmp_path / "digits")
+    command = [compiler, *STRICT, "-O2", "-DTANGRAD_SELF_TEST", *flags, str(source)]
+    subprocess.run([*command, "-o", target, "-lm"], check=True)
+    assert float(told([emulator, target]).split()[-1]) <= 1e-5
+
+
+def test_a_network_of_digits_runs_on_a_cortex_m3(tmp_path: Path) -> None:
+    needs(*CORTEX)
+    source = exported(digits_network(), (tangrad.randn(1, 1, 8, 8),), tmp_path)
+    (found,) = re.findall(r"MODEL_ARENA_BYTES (\d+)", (tmp_path / "model.h").read_text())
+    assert int(found) <= 32 << 10
+    startup, layout, target = (tmp_path / n for n in ("startup.c", "layout.ld", "digits.elf"))
+    startup.write_text(_STARTUP)
+    layout.write_text(_LAYOUT)
+    command = ["arm-none-eabi-gcc", *STRICT, "-mcpu=cortex-m3", "-mthumb", "-Os"]
+    command += ["-DTANGRAD_SELF_TEST", "-ffunction-sections", "-Wl,--gc-sections"]
+    command += ["--specs=rdimon.specs", f"-T{layout}", str(startup), str(source)]
+    said = subprocess.run(
+        [*command, "-o", str(target), "-lm"], capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stderr[-2000:]
+    emulator = ["qemu-system-arm", "-M", "lm3s6965evb", "-nographic", "-semihosting"]
+    assert float(told([*emulator, "-kernel", str(target)]).split()[-1]) <= 1e-5
