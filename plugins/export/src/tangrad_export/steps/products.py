@@ -13,7 +13,8 @@ from tangrad_export.steps.vectors import broadcast_product, dot_product
 
 __all__ = ["product_kernel"]
 
-_MOST_SCRATCH = 256 << 10
+_MOST_SCRATCH = 128 << 10
+_FEW_PLACES, _MANY_ROWS = 64, 16
 
 # What the windows look at, a row for each element of a kernel, is laid out for some places at once.
 _CONVOLVE = """static void @(float *y, const float *x, const float *w, const float *bias,
@@ -213,9 +214,10 @@ def _convolution(outs: Any, args: Any) -> bool:
     taps, area = ins * kernel[0] * kernel[1], result[0] * result[1]
     plain = kernel == [1, 1] and steps == [1, 1] and pads == [0, 0]
     columns, block = None, 0
-    if not plain:
-        room = min(_MOST_SCRATCH, max(64 * taps, 4 * x.numel() // max(1, x.shape[0])))
-        block = max(16, room // (4 * taps) // 16 * 16)
+    # Also where each place is looked at once: rows that lie far apart are slow to go through.
+    if not plain or (area > _FEW_PLACES and outs_of >= _MANY_ROWS):
+        room = min(_MOST_SCRATCH, max(128 * taps, 4 * x.numel() // max(1, x.shape[0])))
+        block = max(32, room // (4 * taps) // 32 * 32)
         block = min(block, area)
         columns = tangrad.empty(block * taps, dtype=x.dtype, device=x.device)
     refs: list[Ref | None] = [recording.ref(t) for t in (y, x, w)]

@@ -19,8 +19,16 @@ VECTORS = """#if defined(__GNUC__) && !defined(TANGRAD_PLAIN)
 #ifdef TK_BYTES
 typedef float tk_vector __attribute__((vector_size(TK_BYTES), aligned(4), may_alias));
 enum { TK_N = TK_BYTES / 4 };
+/* Products may be added without a rounding in between, which -std=c99 forbids GCC elsewhere. */
+#ifdef __clang__
+#define TK_FUSED
+#else
+#define TK_FUSED __attribute__((optimize("fp-contract=fast")))
+#endif
 #endif
 """
+# How many rows are held at once: as the registers of the target suffice for.
+_FITS = {8: "TK_BYTES == 64 && ", 6: "TK_BYTES < 64 && "}
 
 
 def _rows(rows: int, wide: int) -> str:
@@ -42,8 +50,8 @@ def _rows(rows: int, wide: int) -> str:
         )
     starts = " ".join(f"const float s{i} = bias ? bias[{i}] : 0;" for i in range(rows))
     joined = "\n        ".join(loop)
-    return f"""static void @_{rows}_{wide}(float *c, int64_t ldc, const float *a, int64_t row,
-    int64_t step, const float *b, int64_t ldb, const float *bias, int k) {{
+    return f"""TK_FUSED static void @_{rows}_{wide}(float *c, int64_t ldc, const float *a,
+    int64_t row, int64_t step, const float *b, int64_t ldb, const float *bias, int k) {{
     {" ".join(declared)}
     {starts}
     for (int p = 0; p < k; ++p, a += step, b += ldb) {{
@@ -56,7 +64,7 @@ def _rows(rows: int, wide: int) -> str:
 
 def broadcast_product() -> Text:
     """Return c = a b + bias: columns of `b` and `c` side by side, `bias` of each row or none."""
-    sizes = [(r, w) for r in (6, 4, 2, 1) for w in (2, 1)]
+    sizes = [(r, w) for r in (8, 6, 4, 2, 1) for w in (2, 1)]
     kernels = "".join(_rows(r, w) for r, w in sizes)
 
     def block(rows: int, wide: int, j: str) -> str:
@@ -67,25 +75,27 @@ def broadcast_product() -> Text:
 
     def across(rows: int) -> str:
         return f"""int j = 0;
-                for (; j + 2 * TK_N <= n; j += 2 * TK_N)
-                    {block(rows, 2, "j")}
+                for (; j + TK_N < n && n >= 2 * TK_N; j += 2 * TK_N) {{
+                    const int at = j + 2 * TK_N <= n ? j : n - 2 * TK_N;
+                    {block(rows, 2, "at")}
+                }}
                 for (; j < n; j += TK_N) {{
                     const int at = j + TK_N <= n ? j : n - TK_N;
                     {block(rows, 1, "at")}
                 }}"""
 
     branches = "\n            ".join(
-        f"{'if' if rows == 6 else 'else if' if rows > 1 else 'else'} "
-        + (f"(m - i >= {rows}) " if rows > 1 else "")
+        f"{'if' if rows == 8 else 'else if' if rows > 1 else 'else'} "
+        + (f"({_FITS.get(rows, '')}m - i >= {rows}) " if rows > 1 else "")
         + f"{{\n                {across(rows)}\n                i += {rows};\n            }}"
-        for rows in (6, 4, 2, 1)
+        for rows in (8, 6, 4, 2, 1)
     )
     down = "\n            ".join(
-        f"for (; i + {rows} <= m; i += {rows})\n                {{}}".replace(
+        f"for (; {_FITS.get(rows, '')}i + {rows} <= m; i += {rows})\n                {{}}".replace(
             "{}",
-            "if (wide) " + block(rows, 2, "j") + "\n                else " + block(rows, 1, "at"),
+            "if (wide) " + block(rows, 2, "at") + "\n                else " + block(rows, 1, "at"),
         )
-        for rows in (6, 4, 2, 1)
+        for rows in (8, 6, 4, 2, 1)
     )
     text = f"""#ifdef TK_BYTES
 {kernels}#endif
@@ -101,10 +111,11 @@ static void @(float *c, int64_t ldc, const float *a, int64_t row, int64_t step, 
     }}
     if (n >= TK_N) {{
         for (int j = 0; j < n;) {{
-            const int wide = n - j >= 2 * TK_N, at = j + TK_N <= n ? j : n - TK_N;
+            const int wide = n - j > TK_N && n >= 2 * TK_N, step_n = wide ? 2 * TK_N : TK_N;
+            const int at = j + step_n <= n ? j : n - step_n;
             int i = 0;
             {down}
-            j += wide ? 2 * TK_N : TK_N;
+            j += step_n;
         }}
         return;
     }}
