@@ -260,6 +260,16 @@ def test_the_arena_is_as_large_as_what_is_alive_at_once(tmp_path: Path) -> None:
     assert report.svg().startswith("<svg")
 
 
+@pytest.mark.parametrize("level", ["-O0", "-O2", "-O3", "-Os"])
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_no_level_of_optimization_warns(compiler: str, level: str, tmp_path: Path) -> None:
+    models = {"cnn": MODELS["cnn"], "mlp": MODELS["mlp"], "lstm": MODELS["lstm"]}
+    for name, make in models.items():
+        model, args = make()
+        source = exported(model.eval(), args, tmp_path, name)
+        compiled(source, tmp_path / "out.o", level, "-c", compiler=compiler)
+
+
 def test_a_small_mlp_is_small(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)).eval()
     source = exported(model, (tangrad.randn(1, 64),), tmp_path)

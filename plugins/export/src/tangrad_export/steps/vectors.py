@@ -153,18 +153,19 @@ def _dots(rows: int, columns: int) -> str:
     return f"""static void @_{rows}_{columns}(float *c, int64_t ldc, const float *a, int64_t lda,
     const float *b, int64_t ldb, const float *bias, int k) {{
     {declared}
-    int p = 0;
+    int even = 0;
 #ifdef TK_BYTES
+    even = k - k % TK_N;
     {{
         {vectors}
-        for (; p + TK_N <= k; p += TK_N) {{
+        for (int p = 0; p < even; p += TK_N) {{
             {loads}
             {steps}
         }}
         {sums}
     }}
 #endif
-    for (; p < k; ++p) {{ {rest} }}
+    for (int p = even; p < k; ++p) {{ {rest} }}
     {stored}
 }}
 """
