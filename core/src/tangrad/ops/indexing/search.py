@@ -6,7 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, op
-from tangrad.ops.views.movement import batched_front
+from tangrad.ops.views.geometry import batched_front
 
 
 def _search(np: Any, sorted_sequence: Any, self: Any, right: bool) -> Any:
