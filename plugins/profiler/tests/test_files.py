@@ -48,6 +48,9 @@ def test_profile_in_memory_is_saved_and_read_back(tmp_path):
     assert [e.stack for e in again.events()] == [e.stack for e in prof.events()]
 
 
+HEAD = 400  # bytes that the header may have: it tells of the machine, too
+
+
 def test_file_that_was_cut_off_gives_what_is_whole(recorded, tmp_path):
     data = recorded.read_bytes()
     for size in range(20, len(data), 97):
@@ -55,7 +58,7 @@ def test_file_that_was_cut_off_gives_what_is_whole(recorded, tmp_path):
         try:
             prof = load(tmp_path / "cut")
         except RecordError:
-            assert size < 200
+            assert size < HEAD
             continue
         assert prof.trace.partial
     (tmp_path / "cut").write_bytes(data[:-30])
@@ -71,7 +74,7 @@ def test_damaged_bytes_are_told_and_never_crash(recorded, tmp_path):
         try:
             load(tmp_path / "broken").key_averages()
         except RecordError:
-            assert at < 200
+            assert at < HEAD
 
 
 def test_file_of_a_newer_format_or_of_another_kind_is_refused(recorded, tmp_path):
