@@ -136,6 +136,8 @@ class ScriptedModule(ScriptModule):
 
     def _of_class(self, name: str) -> Any:
         """Return what the original's class has under a name, bound to this module."""
+        if not hasattr(self.script_unit.cls, name):
+            return super().__getattr__(name)
         found = inspect.getattr_static(self.script_unit.cls, name, None)
         if isinstance(found, types.FunctionType):
             return types.MethodType(found, self)
