@@ -22,9 +22,15 @@ CASES = [
 @pytest.mark.parametrize(("value", "kind"), CASES)
 def test_isinstance_looks_at_members(value, kind):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch's, for empty lists
+        warnings.simplefilter("ignore")  # of empty lists, on both sides
         wanted = torch.jit.isinstance(value, kind)
-    assert tangrad.jit.isinstance(value, kind) is wanted
+        assert tangrad.jit.isinstance(value, kind) is wanted
+
+
+@pytest.mark.parametrize("side", [torch, tangrad])
+def test_isinstance_warns_of_empty_containers(side):
+    with pytest.warns(UserWarning, match="inner type of a container is lost"):
+        assert side.jit.isinstance([], list[int])
 
 
 def test_isinstance_knows_tensors():

@@ -117,12 +117,10 @@ def isinstance(obj: Any, target_type: Any) -> bool:
     if target_type in (list, dict, tuple, Optional) or (
         origin in (list, dict, tuple) and not members and target_type != tuple[()]
     ):
-        name = (
-            (origin or target_type).__name__.title() if target_type is not Optional else "Optional"
-        )
+        name = "Optional" if target_type is Optional else str(target_type.__name__)
         lacking = (
             "contained types. Please add contained type, e.g. Dict[int, int]"
-            if name == "Dict"
+            if name.title() == "Dict"
             else f"a contained type. Please add a contained type, e.g. {name}[int]"
         )
         raise RuntimeError(f"Attempted to use {name} without {lacking}")
