@@ -194,3 +194,22 @@ def test_dropout_acts_in_training(agree):
         return attend(t, given, options, dropout_p=1.0)
 
     agree(program)
+
+
+@pytest.mark.parametrize(
+    ("name", "mask", "words"),
+    [
+        ("key_padding_mask", (3,), "expected `key_padding_mask` to be `None` or 2-D but found 1-D"),
+        ("attn_mask", (3,), "expected `attn_mask` to be `None`, 2-D or 3-D but found 1-D"),
+    ],
+)
+def test_a_mask_of_another_rank_is_refused_in_words_that_programs_know(name, mask, words):
+    import torch
+
+    import tangrad
+
+    for lib in (tangrad, torch):
+        attend = lib.nn.MultiheadAttention(4, 2)
+        x = lib.ones(3, 2, 4)
+        with pytest.raises(AssertionError, match=words):
+            attend(x, x, x, **{name: lib.ones(mask, dtype=lib.bool)})

@@ -37,7 +37,8 @@ def _check_shapes(
         ("attn_mask", attn_mask, (2, 3)),
     ):
         if x is not None and x.ndim not in wanted:
-            dims = " or ".join(("`None`", *(f"{n}-D" for n in wanted)))
+            *first, last = "`None`", *(f"{n}-D" for n in wanted)
+            dims = f"{', '.join(first)} or {last}"
             raise AssertionError(
                 f"For {kind} `query`, expected `{name}` to be {dims} but found {x.ndim}-D tensor "
                 "instead"
