@@ -246,11 +246,7 @@ class BatchLevel(Level):
 
 
 def refuse_same(name: str, *args: Any) -> None:
-    """Refuse to draw the same numbers for samples that have different parameters, as PyTorch does.
-
-    Raises:
-        RuntimeError: a tensor is a batch of a `vmap` with randomness="same".
-    """
+    """Refuse, as PyTorch does, to draw the same numbers from parameters that differ."""
     for x in args:
         level = getattr(_C.level_of(x), "level", None) if isinstance(x, _C.Tensor) else None
         if isinstance(level, BatchLevel) and level.randomness == "same":

@@ -254,12 +254,7 @@ def has_torch_function_variadic(*relevant_args: Any) -> bool:
 def redispatch_function(
     func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
 ) -> Any:
-    """Call a function past `__torch_function__`, which sees the calls inside of it again.
-
-    Args:
-        func, types, args, kwargs: what a handler was given. Of a compiled function no call inside
-            is seen; a function that asks `has_torch_function` is told no, once.
-    """
+    """Call what a handler was given past it; calls inside a Python function are seen again."""
     inside = getattr(func, "__wrapped__", None) if isinstance(func, _C.Overridable) else None
     if inside is not None:
         return inside(*args, **(kwargs or {}))

@@ -253,7 +253,7 @@ class _Region:
         self.describe = describe
         self.saved: list[Any] = []
         self.values: dict[int, Any] = {}
-        # Of a call that differentiates itself, a part runs again before all of it has run.
+        # A call that differentiates itself runs again before all of it has run.
         self.whole = False
 
     def pack(self, x: Any) -> _Slot:

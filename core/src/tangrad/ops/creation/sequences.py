@@ -129,7 +129,7 @@ def _vector(length: int, dtype: Any, device: Any, out: Any) -> Any:
 
 
 def _is_row(out: Any) -> bool:
-    """Return whether the elements of an out= are written one by one, each in its own place."""
+    """Return whether each element of an out= has a place of its own in a row."""
     return out.ndim == 1 and (out.stride(0) != 0 or len(out) < 2)
 
 

@@ -157,7 +157,7 @@ def _dropped(input: Any, p: float) -> Any:
     stack = _C.get_intercept()
     engine = random_sequential.engine_of(None, input.device)
     if engine is None and (stack is None or not stack.levels):
-        if not input.is_contiguous():  # a dense one keeps its strides, as channels_last
+        if not input.is_contiguous():  # a dense one keeps its strides
             order = sorted(range(input.ndim), key=input.stride, reverse=True)
             rows = input.permute(order)
             if rows.is_contiguous():
