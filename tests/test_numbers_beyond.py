@@ -41,6 +41,7 @@ OTHERWISE = {
     "fake_quantize_elements": "no op of PyTorch's",
     "nan_to_number": "no op of PyTorch's",
     "range_": "PyTorch's rounds each step",
+    "sub_scaled": "PyTorch negates the factor modulo 2**64 before it looks at it",
 }
 
 

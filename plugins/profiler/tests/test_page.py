@@ -28,8 +28,7 @@ from tangrad.profiler import load, profile
 
 @pytest.fixture(scope="module")
 def prof():
-    # What other tests left on other devices in circles would be given back during the profile, and
-    # count among what was held; an allocator's own numbers are of one device.
+    # Memory that other tests left in circles would be given back during the profile, and count.
     gc.collect()
     model = nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.ReLU(), nn.Linear(8, 3)))
     with profile(
