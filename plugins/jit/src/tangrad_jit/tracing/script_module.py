@@ -6,6 +6,7 @@ import functools
 import inspect
 import sys
 from collections import ChainMap
+from collections.abc import Callable
 from typing import Any
 
 import tangrad
@@ -15,6 +16,22 @@ from tangrad_jit.tracing.annotations import Attribute
 __all__ = ["RecursiveScriptModule", "ScriptModule", "script_method"]
 
 _ACTUAL = "_actual_script_module"
+_functions: dict[str, Callable[..., Any]] = {}
+
+
+def set_scripting(**functions: Callable[..., Any]) -> None:
+    """Install what scripts modules that declare their methods: it stands on this file.
+
+    Args:
+        functions: `define` of a module, a text and a namespace; `script_declared` of a module.
+    """
+    _functions.update(functions)
+
+
+def _scripting(name: str) -> Callable[..., Any]:
+    if name not in _functions:
+        assert tangrad.jit.script  # which installs them when it is first asked for
+    return _functions[name]
 
 
 class _Declaring(type):
@@ -24,7 +41,7 @@ class _Declaring(type):
         """Make an instance."""
         made = super().__call__(*args, **kwargs)
         if cls.is_declared:  # type: ignore[attr-defined]
-            tangrad.jit._script_declared(made)
+            _scripting("script_declared")(made)
         return made
 
 
@@ -60,7 +77,7 @@ class ScriptModule(nn.Module, metaclass=_Declaring):
             RuntimeError: the text cannot be scripted.
         """
         frame = sys._getframe(1)
-        tangrad.jit._define_methods(self, src, ChainMap(dict(frame.f_locals), frame.f_globals))
+        _scripting("define")(self, src, ChainMap(dict(frame.f_locals), frame.f_globals))
 
     def __getattr__(self, name: str) -> Any:
         actual = self.__dict__.get(_ACTUAL)

@@ -16,7 +16,7 @@ from tangrad import nn
 from tangrad.serialization import SerializationError
 from tangrad.serialization.machine import SafeUnpickler
 from tangrad_jit.scripting.archive.units import ArchiveCode
-from tangrad_jit.scripting.objects.making import WORLD
+from tangrad_jit.scripting.objects.known import WORLD
 from tangrad_jit.scripting.objects.module import ScriptedModule, made_of
 from tangrad_jit.scripting.program.values import Unfitting, fitted
 from tangrad_jit.scripting.source.finding import LARGEST_SOURCE

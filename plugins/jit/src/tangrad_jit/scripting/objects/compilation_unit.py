@@ -15,7 +15,7 @@ from tangrad_jit.scripting.check.functions import FunctionValue, Unit
 from tangrad_jit.scripting.check.python_names import PythonNames
 from tangrad_jit.scripting.check.statements import Statements
 from tangrad_jit.scripting.objects.function import ScriptedFunction
-from tangrad_jit.scripting.objects.making import WORLD
+from tangrad_jit.scripting.objects.known import WORLD
 from tangrad_jit.scripting.source.finding import parse_text
 from tangrad_jit.scripting.source.places import FrontendError, ScriptError, Source, place_of
 from tangrad_jit.scripting.tree.nodes import Const, Expr, MakeDict, MakeList, MakeTuple

@@ -9,7 +9,7 @@ from tangrad_jit.scripting.check.functions import Unit
 from tangrad_jit.scripting.check.modules import ModuleUnit
 from tangrad_jit.scripting.check.world import modifier_of
 from tangrad_jit.scripting.objects.compilation_unit import define_methods
-from tangrad_jit.scripting.objects.making import WORLD
+from tangrad_jit.scripting.objects.known import WORLD
 from tangrad_jit.scripting.objects.module import ScriptedModule, filled
 from tangrad_jit.tracing.script_module import ScriptModule
 
@@ -56,7 +56,3 @@ def script_declared(module: ScriptModule) -> None:
             state.pop(name, None)
     state["_actual_script_module"] = made
     assert isinstance(module, nn.Module)
-
-
-# What `ScriptModule` calls by these names, as it comes before the script language.
-_define_methods, _script_declared = define, script_declared

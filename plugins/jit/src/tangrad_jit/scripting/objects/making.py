@@ -12,20 +12,23 @@ from typing import Any
 
 from tangrad import nn
 from tangrad_jit.scripting.check.functions import FunctionValue, Unit
-from tangrad_jit.scripting.check.world import World, modifier_of
+from tangrad_jit.scripting.check.world import modifier_of
+from tangrad_jit.scripting.objects.declared import define, script_declared
 from tangrad_jit.scripting.objects.function import ScriptedFunction
+from tangrad_jit.scripting.objects.known import WORLD
 from tangrad_jit.scripting.objects.module import ScriptedModule, scripted_module
 from tangrad_jit.scripting.program.containers import ScriptDict, ScriptList
 from tangrad_jit.scripting.program.values import fitted
 from tangrad_jit.scripting.types.annotations import type_of_value
 from tangrad_jit.scripting.types.kinds import STR, TENSOR, DictType, ListType, Type
+from tangrad_jit.tracing import script_module
 from tangrad_jit.tracing.trace import is_tracing
 from tangrad_jit.tracing.traced_module import ScriptFunction, ScriptModule
 
-__all__ = ["WORLD", "interface", "script", "script_if_tracing"]
+__all__ = ["interface", "script", "script_if_tracing"]
 
-#: What has been scripted in this process.
-WORLD = World()
+# Classes that derive from `ScriptModule` come before the script language, which they use.
+script_module.set_scripting(define=define, script_declared=script_declared)
 
 
 def script(
