@@ -157,8 +157,12 @@ def test_vmap_is_a_loop(underived) -> None:
     assert tangrad.allclose(tangrad.vmap(underived)(xs), expected)
 
 
-def test_the_gradient_of_a_batch_raises(underived) -> None:
+def test_the_gradient_of_a_batch_raises(underived, request) -> None:
     xs = tangrad.stack([leaf().detach()] * 2).requires_grad_()
+    if "decomposition" in request.node.callspec.id:  # vmap runs it, and its ops have derivatives
+        tangrad.vmap(underived)(xs).sum().backward()
+        tangrad.testing.assert_close(xs.grad, xs.detach().cos())
+        return
     with pytest.raises(RuntimeError, match="derivative of '"):
         tangrad.vmap(underived)(xs).sum().backward()
 
