@@ -161,7 +161,12 @@ class Runner:
         return results
 
     def _call(self, node: Any) -> None:
+        if node.op == "get_attr":
+            return  # a function of the call that uses it
         self.recording.origin = origin_of(node)
+        if is_control_flow(node):
+            name = node.target.__name__.removesuffix("_op")
+            raise self.recording.refusal("branches and loops cannot be written in C", name)
         args, kwargs = self._value(node.args), self._value(dict(node.kwargs))
         if node.op == "call_method":
             self.values[node] = getattr(args[0], str(node.target))(*args[1:], **kwargs)
@@ -190,6 +195,11 @@ def origin_of(node: Any) -> Origin:
     """Return where a call of a graph comes from."""
     stack = list(node.meta.get("nn_module_stack", {}).values())
     return Origin(stack[-1][0] if stack else "", str(node.meta.get("where", "")))
+
+
+def is_control_flow(node: Any) -> bool:
+    """Tell whether a call of a graph is a branch or a loop, whose functions are graphs."""
+    return any("graph" in n.meta for n in node.all_input_nodes)
 
 
 @contextmanager

@@ -53,7 +53,7 @@ def _cond(recorder: Recorder, pred: Tensor, *rest: Any) -> Any:
             f"dtypes, got {_kinds(first.leaves)} and {_kinds(second.leaves)}"
         )
     taken = first if holds else second
-    node = functions.call(tangrad.cond, condition, nn_module_stack=recorder.running.modules)
+    node = functions.call(tangrad.cond, condition, **recorder.place())
     return _results(recorder, node, taken.leaves, taken.spec)
 
 
@@ -83,9 +83,7 @@ def _loop(
             f"{_kinds(carried)} and returned {_kinds(body.leaves)}"
         )
     _return_one(functions.graphs[0])
-    node = functions.call(
-        while_loop_op, carried=len(carried), nn_module_stack=recorder.running.modules
-    )
+    node = functions.call(while_loop_op, carried=len(carried), **recorder.place())
     # One round stands for all: a loop in a branch that the example does not take need not end.
     return _results(recorder, node, body.leaves, _pytree.tree_structure(carried))
 

@@ -79,6 +79,10 @@ class _Recorder(TorchFunctionMode):
         """Return a recorder of a function that the program calls by `cond` or `while_loop`."""
         return _Inside(self, functions)
 
+    def place(self) -> dict[str, Any]:
+        """Return what nodes keep of where the program is."""
+        return {"nn_module_stack": self.running.modules, "where": _line_of_caller()}
+
     def lift(self, kind: InputKind, path: str, t: Tensor, persistent: bool | None = None) -> Node:
         """Make a tensor an input of the graph."""
         name = f"{_PREFIXES[kind]}_{path.replace('.', '_')}"
@@ -172,8 +176,7 @@ class _Recorder(TorchFunctionMode):
         if writes or any(isinstance(x, Tensor) for x in _pytree.tree_leaves(result)):
             self.note_modes()
             node = self._call(func, given, named)
-            node.meta["nn_module_stack"] = self.running.modules
-            node.meta["where"] = _line_of_caller()
+            node.meta |= self.place()
             if writes:
                 node.meta["writes"] = True
             self.track(result, node)
