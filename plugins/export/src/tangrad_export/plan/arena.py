@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from tangrad_export.program.buffers import Buffer
 from tangrad_export.steps.base import Step, itemsize
+from tangrad_export.steps.control_flow import loops_of
 from tangrad_export.steps.loops import Loop
 
 __all__ = ["POOLS", "Arena", "Life", "lives_of", "place"]
@@ -79,6 +80,13 @@ def lives_of(steps: Sequence[Step]) -> dict[Buffer, Life]:
             if buffer.kind == "arena":
                 first = found[buffer].first if buffer in found else k
                 found[buffer] = Life(first, k)
+    # What a loop uses from before it is used by each round.
+    for begin, end in loops_of(steps):
+        for step in steps[begin : end + 1]:
+            for buffer in step.buffers():
+                life = found.get(buffer)
+                if life is not None and life.first < begin:
+                    found[buffer] = Life(life.first, max(life.last, end))
     return found
 
 

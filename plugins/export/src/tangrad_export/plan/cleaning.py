@@ -8,6 +8,7 @@ import numpy as np
 
 from tangrad_export.program.buffers import Buffer
 from tangrad_export.steps.base import Step
+from tangrad_export.steps.control_flow import Else, EndBranch, If, runs_of
 from tangrad_export.steps.layers import Scaled
 from tangrad_export.steps.loops import Loop
 from tangrad_export.steps.products import Convolution
@@ -16,7 +17,27 @@ __all__ = ["fold_norms", "join_rectifiers", "without_unused"]
 
 
 def without_unused(steps: list[Step], results: set[Buffer]) -> list[Step]:
-    """Return the steps without those whose results nothing reads."""
+    """Return the steps without those whose results nothing reads, and without empty branches."""
+    kept = _needed(steps, results)
+    while len(shorter := _without_empty_branches(kept)) < len(kept):
+        kept = _needed(shorter, results)
+    return kept
+
+
+def _without_empty_branches(steps: list[Step]) -> list[Step]:
+    kept: list[Step] = []
+    for step in steps:
+        if isinstance(step, EndBranch):
+            if kept and isinstance(kept[-1], Else):
+                kept.pop()
+            if kept and isinstance(kept[-1], If):
+                kept.pop()
+                continue
+        kept.append(step)
+    return kept
+
+
+def _needed(steps: list[Step], results: set[Buffer]) -> list[Step]:
     needed = set(results)
     kept = []
     for step in reversed(steps):
@@ -54,7 +75,7 @@ def fold_norms(steps: list[Step], results: set[Buffer], constant: Any) -> list[S
         results: buffers that the caller sees.
         constant: makes a constant of an array, and returns its place.
     """
-    users, gone = _users(steps), set()
+    users, runs, gone = _users(steps), runs_of(steps), set()
     for step in steps:
         if not isinstance(step, Convolution):
             continue
@@ -65,6 +86,8 @@ def fold_norms(steps: list[Step], results: set[Buffer], constant: Any) -> list[S
         if y.buffer in results or len(following) != 1 or y.offset:
             continue
         norm = following[0]
+        if runs[id(norm)] != runs[id(step)]:
+            continue
         if not isinstance(norm, Scaled) or not _same_elements(norm, y.buffer):
             continue
         if w.buffer.kind != "weight" or (bias is not None and bias.buffer.kind != "weight"):
@@ -83,7 +106,7 @@ def fold_norms(steps: list[Step], results: set[Buffer], constant: Any) -> list[S
 
 def join_rectifiers(steps: list[Step], results: set[Buffer]) -> list[Step]:
     """Return the steps with rectifiers joined to the convolutions before them."""
-    users, gone = _users(steps), set()
+    users, runs, gone = _users(steps), runs_of(steps), set()
     for step in steps:
         if not isinstance(step, Convolution):
             continue
@@ -93,6 +116,8 @@ def join_rectifiers(steps: list[Step], results: set[Buffer]) -> list[Step]:
         if y.buffer in results or len(following) != 1 or y.offset:
             continue
         loop = following[0]
+        if runs[id(loop)] != runs[id(step)]:
+            continue
         if type(loop) is not Loop or not _same_elements(loop, y.buffer):
             continue
         if [e.function.title for e in loop.body.evaluations] != ["relu"] or loop.refs[0] is None:

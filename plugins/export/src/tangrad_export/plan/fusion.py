@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad_export.program.buffers import Buffer
-from tangrad_export.program.running import Guard
 from tangrad_export.steps.base import Step
+from tangrad_export.steps.control_flow import Marker
 from tangrad_export.steps.folds import Reduction
 from tangrad_export.steps.loops import Access, Body, Evaluation, Loop
+from tangrad_export.steps.reports import Guard
 
 __all__ = ["fuse"]
 
@@ -19,7 +20,8 @@ def fuse(steps: list[Step], results: set[Buffer]) -> list[Step]:
     """Return the steps with loops joined to those that use what they compute.
 
     A loop joins the next one that reads its result, where both go over the same elements in the
-    same way, nothing in between uses what they write, and the body stays short.
+    same way, nothing in between uses what they write, no branch or loop begins or ends in between,
+    and the body stays short.
 
     Args:
         steps: in their order; loops are changed.
@@ -44,6 +46,8 @@ def fuse(steps: list[Step], results: set[Buffer]) -> list[Step]:
         user = made[later[0]]
         between = [made[j] for j in range(k + 1, later[0]) if j not in gone]
         reads = step.read_buffers()
+        if any(isinstance(other, Marker) for other in between):
+            continue
         if any(other.written_buffers() & reads for other in between):
             continue
         if step.errors is not None and any(isinstance(other, Guard) for other in between):

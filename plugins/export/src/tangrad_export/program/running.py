@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,10 +12,10 @@ from tangrad.plugin import traced_calls
 from tangrad.random.generator import get_default_generator, get_engine
 from tangrad.utils import _pytree
 from tangrad_export.program.buffers import Buffer, Ref
+from tangrad_export.program.control_flow import branch, is_control_flow, loop
 from tangrad_export.program.recording import Origin, Recording
-from tangrad_export.steps.base import Step
-from tangrad_export.steps.copies import _COPY, Copy
-from tangrad_export.steps.loops import keep_loop
+from tangrad_export.steps.copies import Copy, keep_copy
+from tangrad_export.steps.reports import Check, guard
 
 __all__ = ["LaidOut", "Runner", "lay_out"]
 
@@ -83,42 +83,6 @@ class Kept:
         return True
 
 
-class Check(Step):
-    """Report that a condition does not hold.
-
-    Args:
-        refs: of the condition and of the cell.
-    """
-
-    def __init__(self, refs: list[Ref]) -> None:
-        super().__init__(refs, (1,), [])
-
-    def text(self, names: list[str], at: list[str], n: list[Any]) -> list[str]:
-        """Return the branch."""
-        return [f"if (!{at[0]}[0]) {at[1]}[0] = 1;"]
-
-
-class Guard(Step):
-    """Leave the function if a step has reported something.
-
-    Args:
-        cell: where steps report.
-    """
-
-    def __init__(self, cell: Ref) -> None:
-        super().__init__([cell], (), [])
-
-    def text(self, names: list[str], at: list[str], n: list[Any]) -> list[str]:
-        """Return the branch; `@` stands for what the function returns."""
-        return [f"if ({at[0]}[0]) return @;"]
-
-
-def guard(recording: Recording) -> None:
-    """Have a program end here if a step has reported something, where one can."""
-    if recording.errors is not None:
-        recording.add(Guard(Ref(recording.errors, 0, "int64")))
-
-
 class Runner:
     """Runs the calls of a program's graph on the device.
 
@@ -165,13 +129,42 @@ class Runner:
             return  # a function of the call that uses it
         self.recording.origin = origin_of(node)
         if is_control_flow(node):
-            name = node.target.__name__.removesuffix("_op")
-            raise self.recording.refusal("branches and loops cannot be written in C", name)
+            self._branch_or_loop(node)
+            return
         args, kwargs = self._value(node.args), self._value(dict(node.kwargs))
         if node.op == "call_method":
             self.values[node] = getattr(args[0], str(node.target))(*args[1:], **kwargs)
         else:
             self.values[node] = node.target(*args, **kwargs)
+
+    def _branch_or_loop(self, node: Any) -> None:
+        *parts, _ = node.args
+        if node.target is tangrad.cond:
+            pred, true, false = parts
+            graphs = true.meta["graph"], false.meta["graph"]
+            made = branch(self, self._value(pred), *graphs, self._value(node.args[3]))
+        else:
+            condition, body, carried = parts
+            graphs = condition.meta["graph"], body.meta["graph"]
+            made = loop(self, *graphs, self._value(carried), self._value(node.args[3]))
+        self.values[node] = made
+
+    def inside(self, graph: Any, given: Sequence[Any]) -> Any:
+        """Run the calls of a graph of this graph, and return what it returns.
+
+        Args:
+            graph: of a function of a branch or a loop.
+            given: the values of its inputs.
+        """
+        inputs = [node for node in graph.nodes if node.op == "placeholder"]
+        self.values |= dict(zip(inputs, given, strict=True))
+        result: Any = None
+        for node in graph.nodes:
+            if node.op == "output":
+                result = self._value(node.args[0])
+            elif node.op != "placeholder":
+                self._call(node)
+        return result
 
     def _value(self, value: Any) -> Any:
         if hasattr(value, "op") and hasattr(value, "meta"):
@@ -195,11 +188,6 @@ def origin_of(node: Any) -> Origin:
     """Return where a call of a graph comes from."""
     stack = list(node.meta.get("nn_module_stack", {}).values())
     return Origin(stack[-1][0] if stack else "", str(node.meta.get("where", "")))
-
-
-def is_control_flow(node: Any) -> bool:
-    """Tell whether a call of a graph is a branch or a loop, whose functions are graphs."""
-    return any("graph" in n.meta for n in node.all_input_nodes)
 
 
 @contextmanager
@@ -300,12 +288,5 @@ def place_output(recording: Recording, result: Any, number: int) -> tuple[Buffer
         if result.is_contiguous():
             recording.add(Copy(recording.ref(made), recording.ref(result), nbytes))
         else:
-            keep_loop(_COPY, _compute(result), (made,), {"x": result}, {})
+            keep_copy(made, result)
     return buffer, tuple(result.shape), result.dtype.name
-
-
-def _compute(result: Any) -> str:
-    from tangrad.plugin.render import compute_type
-
-    found: str = compute_type(result.dtype.name)
-    return found

@@ -21,18 +21,19 @@ from tangrad_export.entries import (
 )
 from tangrad_export.errors import ExportError
 from tangrad_export.plan.entry import Entry, Parameter, refuse_written_inputs
+from tangrad_export.program import control_flow
 from tangrad_export.program.recording import Origin, Recording
 from tangrad_export.program.running import (
     Kept,
     LaidOut,
     Runner,
     counters_of,
-    guard,
     on_device,
     origin_of,
     place_output,
     random_stream,
 )
+from tangrad_export.steps.reports import guard
 
 __all__ = ["train_entry"]
 
@@ -318,8 +319,16 @@ class _Training(Runner):
         self._known: set[int] = set()
         self._held: list[Any] = []
 
+    def _branch_or_loop(self, node: Any) -> None:
+        raise self.recording.refusal(
+            "a step of training cannot go back through a branch or a loop: use tangrad.where",
+            control_flow.title_of(node),
+        )
+
     def _call(self, node: Any) -> None:
         super()._call(node)
+        if node not in self.values:
+            return
         origin = origin_of(node)._replace(backward=True)
         found = self.values[node]
         for value in found if isinstance(found, (list, tuple)) else [found]:

@@ -11,7 +11,7 @@ from tangrad_export.program.recording import current
 from tangrad_export.steps.base import Number, Step, itemsize
 from tangrad_export.steps.loops import conversion, keep_loop
 
-__all__ = ["Copy", "Upload", "copy_kernel"]
+__all__ = ["Copy", "Upload", "copy_kernel", "keep_copy"]
 
 _COPY = conversion("copy")
 
@@ -48,6 +48,11 @@ class Upload(Step):
     def structure(self) -> Hashable:
         """Return the bytes: they are the same at all sizes."""
         return "upload", self.content
+
+
+def keep_copy(target: Any, source: Any) -> None:
+    """Add the loop that copies a tensor of the device into another of its dtype."""
+    keep_loop(_COPY, compute_type(target.dtype.name), (target,), {"x": source}, {})
 
 
 def copy_kernel(dtype: str) -> Any:

@@ -9,9 +9,10 @@ from tangrad.random.generator import get_default_generator
 from tangrad_export.plan.arena import POOLS
 from tangrad_export.plan.entry import Entry, Parameter, Variant
 from tangrad_export.program.buffers import Buffer, Ref
-from tangrad_export.program.running import Guard
 from tangrad_export.steps.base import Number, Step, ctype, itemsize
+from tangrad_export.steps.control_flow import Marker
 from tangrad_export.steps.copies import Upload
+from tangrad_export.steps.reports import Guard
 from tangrad_export.steps.templates import Call
 from tangrad_export.text.names import identifier, unique
 from tangrad_export.text.selftest import self_test
@@ -321,14 +322,20 @@ class Module:
 
     def _steps(self, entry: Entry, variant: Variant) -> list[str]:
         lines: list[str] = []
-        before = ""
+        before, indent = "", ""
         every = zip(variant.steps, variant.numbers, variant.offsets, strict=True)
         for step, numbers, offsets in every:
+            closes = isinstance(step, Marker) and step.closes
+            if closes:
+                indent, before = indent[4:], ""
             told = comment(place_of(step))
-            if told != before:
-                lines.append(f"/* {told} */")
+            if told != before and not closes:
+                lines.append(f"{indent}/* {told} */")
                 before = told
-            lines += self._step(step, numbers, offsets, variant, entry.kind)
+            made = self._step(step, numbers, offsets, variant, entry.kind)
+            lines += [f"{indent}{line}" for line in made]
+            if isinstance(step, Marker) and step.opens:
+                indent += "    "
         return lines
 
     def _step(
