@@ -17,7 +17,9 @@ _FORMS = (
     "{a} - {b}.mean()",
     "({a}[:, None] * {b}).t().amax(0)",
     "T.cat([{a}[1:], {b}[:1]])",
-    "{a}.cumsum(0)",
+    "{a}.cumsum(0).tanh()",
+    "{a}.flip(0).cumsum(0) * 0.5 - {b}",
+    "({a} * 0.5).cumsum(0)",
     "{a}[{b}.argmax().reshape(1)] + {b}",
 )
 

@@ -131,6 +131,13 @@ CASES: dict[str, Callable[[Tensor], Any]] = {
             T.while_loop(lambda a: a.sum() < 9, lambda a: (a.tanh() + a + y.exp(),), (x,))[0] - x
         )
     )(x * 0.1 + 1),
+    "memory of a value from before is kept for each round": lambda x: (
+        lambda y: T.while_loop(
+            lambda i, a: i < 4,
+            lambda i, a: (i + 1, (a + y.flip(0)).cumsum(0).flip(0).cumsum(0).flip(0) * 0.3),
+            (T.zeros((), dtype=T.int64), x),
+        )
+    )((x * 0.1 + 1).cumsum(0)),
     "a loop in a branch": lambda x: T.cond(
         x.sum() > 0,
         lambda x: T.while_loop(lambda a: a.sum() < 9, lambda a: (a + x.abs(),), (x,))[0],
@@ -277,6 +284,26 @@ def test_an_index_out_of_bounds_ends_a_loop(tmp_path: Path) -> None:
 def test_no_level_of_optimization_warns(compiler: str, level: str, tmp_path: Path) -> None:
     source = exported(Model(), (tangrad.randn(2, 3),), tmp_path)
     compiled(source, tmp_path / "out.o", level, "-c", compiler=compiler)
+
+
+def test_steps_stay_on_their_side(tmp_path: Path) -> None:
+    def function(x: Tensor) -> Any:
+        e = x.exp()
+        return tangrad.while_loop(lambda a: a.sum() < 90, lambda a: (a + e,), (x,))
+
+    text = exported(Called(function), (tangrad.ones(3),), tmp_path, "loop").read_text()
+    assert text.index("/* exp (") < text.index("for (;;)")
+    name = "a norm and a rectifier in a side"
+    text = exported(Called(CASES[name]), (tangrad.ones(3),), tmp_path, "side").read_text()
+    body = text.partition("int side_run(")[2]
+    assert body.index("if (arena") < body.index("op_relu(")
+
+
+def test_the_comment_of_a_result_names_the_op_that_computes_it(tmp_path: Path) -> None:
+    text = exported(Called(CASES["two sides"]), (tangrad.ones(3),), tmp_path).read_text()
+    body = text.partition("{\n    /*")[2]
+    order = [body.index(part) for part in ("/* cond (", "/* add (", "else", "/* mul (")]
+    assert order == sorted(order)
 
 
 def test_what_nothing_uses_is_not_written(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def fuse(steps: list[Step], results: set[Buffer]) -> list[Step]:
 
     A loop joins the next one that reads its result, where both go over the same elements in the
     same way, nothing in between uses what they write, no branch or loop begins or ends in between,
-    and the body stays short.
+    and the body stays short. A copy of what an op computes then counts as that op.
 
     Args:
         steps: in their order; loops are changed.
@@ -94,6 +94,8 @@ def _into_loop(
         for load in first.body.loads:
             if load.ref.buffer is store.ref.buffer and load != store:
                 return False
+    if [e.function.title for e in user.body.evaluations] == ["copy"]:
+        user.title, user.origin = first.title, first.origin
     _replaced(user.body, access, ("value", evaluation, result))
     user.body.evaluations[:0] = first.body.evaluations
     user.errors = user.errors or first.errors
