@@ -240,6 +240,50 @@ def test_sizes_vary(tmp_path: Path) -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("most", [6, 400])
+def test_sizes_vary_in_a_branch_in_a_loop(most: int, tmp_path: Path) -> None:
+    def function(x: Tensor) -> Any:
+        def side(a: Tensor) -> Tensor:
+            return (a + x.mean(0)).softmax(0)
+
+        return tangrad.while_loop(
+            lambda i, a: i < 3,
+            lambda i, a: (
+                i + 1,
+                tangrad.cond(a.sum() > 0, lambda a: a * x.shape[0] - 9, side, (a,)),
+            ),
+            (tangrad.zeros((), dtype=tangrad.int64), x),
+        )
+
+    shapes = ({0: Dim("n", min=1, max=most)},)
+    source = exported(Called(function), (tangrad.randn(4, 3),), tmp_path, dynamic_shapes=shapes)
+    library = loaded(source)
+    for rows in (1, 2, 3, most):
+        for sign in (1, -1):
+            assert_same(library, function, (sign * tangrad.rand(rows, 3),), (rows,))
+
+
+@needs_compiler
+@pytest.mark.parametrize("holds", [True, False])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "bfloat16", "float64", "complex64", "int8", "int32", "bool"]
+)
+def test_dtypes(dtype: str, holds: bool, tmp_path: Path) -> None:
+    def function(p: Tensor, x: Tensor) -> Any:
+        def twice(x: Tensor) -> Any:
+            return tangrad.while_loop(
+                lambda i, a: i < 2,
+                lambda i, a: (i + 1, a | a if dtype == "bool" else a + a),
+                (tangrad.zeros((), dtype=tangrad.int64), x),
+            )[1]
+
+        return tangrad.cond(p, twice, lambda x: x.flip(0).conj(), (x,))
+
+    x = (tangrad.randn(3) * 2).to(getattr(tangrad, dtype))
+    self_tested(exported(Called(function), (tangrad.tensor(holds), x), tmp_path))
+
+
+@needs_compiler
 def test_an_index_out_of_bounds_is_reported_where_it_is_used(tmp_path: Path) -> None:
     table = tangrad.randn(4, 3)
 

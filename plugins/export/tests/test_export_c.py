@@ -101,6 +101,10 @@ MODELS = {
         nn.Sequential(nn.Linear(3, 4), nn.Sigmoid()).double(),
         (tangrad.randn(2, 3, dtype=tangrad.float64),),
     ),
+    "halves": lambda: (
+        lambda x, y: (x + x.t(), x.t(), y * 2 - y.flip(0)),
+        (tangrad.randn(3, 3).bfloat16(), tangrad.randn(3).half()),
+    ),
     "losses": lambda: (
         lambda x, y: (F.cross_entropy(x, y), F.nll_loss(F.log_softmax(x, 1), y)),
         (tangrad.randn(4, 3), tangrad.randint(0, 3, (4,))),

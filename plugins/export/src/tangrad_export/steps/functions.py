@@ -40,6 +40,7 @@ class Function:
         self.program, self.results = program, tuple(results)
         self.text = program.render_c("tk_at", dict(storage), list(results), dialect)
         head, _, body = self.text.partition(" {\n")
+        body = _without_unused(body)
         params = head.partition("tk_at(")[2].removesuffix(")").split(", ")
         self._used = [bool(re.search(rf"\b{p.split()[-1].lstrip('*')}\b", body)) for p in params]
         kept = ", ".join(p for p, used in zip(params, self._used, strict=True) if used)
@@ -56,6 +57,17 @@ class Function:
     def key(self) -> str:
         """Return what equal functions have in common."""
         return self.text
+
+
+def _without_unused(body: str) -> str:
+    """Return statements without the values that none of them uses, of which compilers warn.
+
+    What has an address taken may report something, and stays.
+    """
+    for found in reversed(list(re.finditer(r" *const \w+ (v\d+) = [^;&\n]*;\n", body))):
+        if not re.search(rf"\b{found[1]}\b", body[found.end() :]):
+            body = body[: found.start()] + body[found.end() :]
+    return body
 
 
 def fields_of(dtype: str) -> int:
