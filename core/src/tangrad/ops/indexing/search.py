@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tangrad
@@ -13,9 +14,10 @@ def _search(np: Any, sorted_sequence: Any, self: Any, right: bool) -> Any:
     which = "right" if right else "left"
     if sorted_sequence.ndim == 1:
         return np.searchsorted(sorted_sequence, self, which).astype(np.int64)
+    count = math.prod(sorted_sequence.shape[:-1])
     rows = zip(
-        sorted_sequence.reshape(-1, sorted_sequence.shape[-1]),
-        self.reshape(-1, self.shape[-1]),
+        sorted_sequence.reshape(count, sorted_sequence.shape[-1]),
+        self.reshape(count, self.shape[-1]),
         strict=True,
     )
     found = [np.searchsorted(row, values, which) for row, values in rows]
