@@ -91,3 +91,13 @@ def test_transposed_numbers_are_themselves(make, monkeypatch):
         with pytest.warns(UserWarning, match="deprecated on 0-D tensors"):
             found = getattr(value, make)
         assert found.item() == (value.item().conjugate() if "H" in make else value.item())
+
+
+def test_a_transposed_number_is_a_view() -> None:
+    x = tangrad.tensor(0.5, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        y = x.T
+    assert y._is_view()
+    assert not y.is_leaf
+    assert x.mT is x

@@ -264,8 +264,8 @@ _AS_IT_IS = "This function is the identity in these cases."
 
 def _transposed(self: Any) -> _C.Tensor:
     if self.ndim == 0:
-        return _identity_of_number(self, "Tensor.T", _AS_IT_IS)
-    if self.ndim != 2:
+        _identity_of_number(self, "Tensor.T", _AS_IT_IS)  # a view all the same
+    elif self.ndim != 2:
         warn_once(
             "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is "
             "deprecated and it will throw an error in a future release. Consider `x.mT` to "
