@@ -168,3 +168,19 @@ def test_the_standard_set_has_what_programs_for_pytorch_import() -> None:
     standard = document["project"]["optional-dependencies"]["standard"]
     names = {requirement.partition("~")[0] for requirement in standard}
     assert {"tangrad-cpu", "tangrad-jit", "tangrad-quantization", "tangrad-fx"} <= names
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("plugins/*/pyproject.toml")), ids=lambda path: path.parent.name
+)
+def test_a_package_that_lists_its_modules_lists_them_all(path: Path) -> None:
+    """A module that is not listed is missing in the wheel alone, where no test of sources looks."""
+    listed = tomllib.loads(path.read_text("utf-8"))["tool"]["setuptools"]
+    if "py-modules" not in listed or "find" in listed["packages"]:
+        pytest.skip("setuptools finds the packages by itself")
+    source = path.parent / "src"
+    modules = {".".join(p.relative_to(source).with_suffix("").parts) for p in source.rglob("*.py")}
+    packages = {name.removesuffix(".__init__") for name in modules if name.endswith(".__init__")}
+    assert set(listed["packages"]) == packages
+    alone = {name for name in modules if name.rpartition(".")[0] not in packages}
+    assert set(listed["py-modules"]) == alone - {f"{name}.__init__" for name in packages}

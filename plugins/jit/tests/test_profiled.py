@@ -1,10 +1,15 @@
 """What a compiled function runs is what a profile of it shows."""
 
+from importlib.util import find_spec
+
 import pytest
 
 import tangrad
+from tangrad import profiler
 
-profiler = pytest.importorskip("tangrad.profiler")
+pytestmark = pytest.mark.skipif(
+    find_spec("tangrad_profiler") is None, reason="needs tangrad-profiler"
+)
 
 
 def keys(call):

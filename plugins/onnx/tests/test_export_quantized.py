@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,12 @@ from onnx.reference import ReferenceEvaluator
 
 import tangrad
 from tangrad import Tensor, nn
+from tangrad.ao import quantization
 from tangrad.export import Dim
 
-quantization = pytest.importorskip("tangrad.ao.quantization", reason="needs tangrad-quantization")
+pytestmark = pytest.mark.skipif(
+    find_spec("tangrad_quantization") is None, reason="needs tangrad-quantization"
+)
 
 
 @pytest.fixture(autouse=True)

@@ -271,7 +271,11 @@ class Definition(Results, Computing, Derivatives, Forms, Examples):
         return self._reserve(self.generator_of(args), args)
 
     def _reserve(self, generator: Generator, args: Sequence[Any]) -> tuple[int, int]:
-        seed, offset = generator.advance(self.counters(args))
+        return self.take(generator, self.counters(args))
+
+    def take(self, generator: Generator, counters: int) -> tuple[int, int]:
+        """Take so many counters of a generator: (seed, offset), as the op's integers."""
+        seed, offset = generator.advance(counters)
         # An op's integer has a sign: a seed of 64 bits is given as the one with the same bits.
         return (seed - 2**64 if seed >= 2**63 else seed), offset
 

@@ -68,7 +68,7 @@ def add_draw(program: Program, node: Node, line: str, taken: Taken, made: list[i
             args = map_values(lambda value: held[inputs[value]], template)
             known[:] = definition.generator_of(args), definition.counters(args)
         generator, counters = known
-        drawn = generator.advance(counters)
+        drawn = definition.take(generator, counters)
         for register, number in zip(made, drawn, strict=True):
             if register >= 0:
                 held[register] = number
