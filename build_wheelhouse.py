@@ -95,17 +95,22 @@ def build_all(jobs: int, wanted: Sequence[str] = ()) -> None:
     if not missing:
         return
     tools = prepare_tools(list(digests))
+    if CORE in missing:
+        _remove_ours(tools)
     after = [folder for folder in missing if _waits_for_the_core(folder)]
     beside = [folder for folder in missing if folder not in (CORE, *after)]
     # What is compiled takes longest.
     beside.sort(key=lambda folder: not _compiles_against_the_core(folder))
-    core_is_there = threading.Event()
+    # What can begin early comes last, and begins while the others are built.
+    after = [folder for folder in in_order_of_need(after, digests) if folder in missing]
+    after.sort(key=lambda folder: _settings(folder).get("early") is not None)
+    enough = threading.Event()
 
     def use_the_other_processor() -> None:
         for folder in beside:
             build(folder, digests[folder], 1, tools)
         for folder in after:
-            _begin(folder, tools, core_is_there)
+            _begin(folder, tools, enough)
 
     with ThreadPoolExecutor(1) as pool:
         # The core is one long file.
@@ -115,13 +120,18 @@ def build_all(jobs: int, wanted: Sequence[str] = ()) -> None:
                 build(CORE, digests[CORE], jobs, tools)
             if after:
                 _install(CORE, tools)
-        finally:
-            core_is_there.set()
-        for folder in in_order_of_need(after, digests):
-            if folder in missing:
+                for folder in in_order_of_need(after, digests):
+                    if folder not in missing:
+                        _install(folder, tools)
+            for folder in after:
+                if _settings(folder).get("early") is not None:
+                    enough.set()
+                    other.result()
                 build(folder, digests[folder], jobs, tools)
-            if any(folder in _needed_to_build(later, digests) for later in after):
-                _install(folder, tools)
+                if any(folder in _needed_to_build(later, digests) for later in after):
+                    _install(folder, tools)
+        finally:
+            enough.set()
         other.result()
 
 
@@ -292,18 +302,27 @@ def _install(package: Path, tools: Path) -> None:
     _pip(tools, "install", "--no-deps", "--no-index", "--force-reinstall", str(wheel))
 
 
+def _remove_ours(tools: Path) -> None:
+    """Uninstall what an earlier build has installed: the core's stubs tell of all that is there."""
+    places = tools.parents[1].glob("lib/python*/site-packages/tangrad*.dist-info")
+    names = [place.name.partition("-")[0] for place in places]
+    if names:
+        _pip(tools, "uninstall", "--yes", *names)
+
+
 def _build_wheel(package: Path, jobs: int, tools: Path) -> Path:
     """Build `package` and return the wheel in a new folder."""
     # setuptools packs whatever it finds there, modules deleted since the last build included.
     for collected in package.glob("build/lib*"):
         shutil.rmtree(collected)
     target = Path(tempfile.mkdtemp(prefix=".building-", dir=DIST))
-    arguments = ["wheel", "-v", "--no-deps", "--no-build-isolation", "--wheel-dir", str(target)]
+    variables = {"TANGRAD_JOBS": str(jobs)}
+    if _settings(package).get("needs") == "headers":
+        variables["TANGRAD_INCLUDE"] = str(_headers())
+    # pip would start four interpreters, which takes longer than most builds.
+    program = "import sys, setuptools.build_meta as b; b.build_wheel(sys.argv[1])"
     try:
-        variables = {"TANGRAD_JOBS": str(jobs)}
-        if _settings(package).get("needs") == "headers":
-            variables["TANGRAD_INCLUDE"] = str(_headers())
-        _pip(tools, *arguments, str(package), **variables)
+        _run([str(tools), "-P", "-c", program, str(target)], package, **variables)
     except BaseException:
         shutil.rmtree(target)
         raise
@@ -311,13 +330,23 @@ def _build_wheel(package: Path, jobs: int, tools: Path) -> Path:
     return wheel
 
 
-def _pip(python: Path, *arguments: str, **variables: str) -> None:
-    """Run pip for another Python, showing the lines that a build prints for people."""
+def _pip(python: Path, *arguments: str) -> None:
+    """Run pip for another Python."""
     command = [sys.executable, "-m", "pip", "--python", str(python), *arguments]
+    _run(command, ROOT, PIP_DISABLE_PIP_VERSION_CHECK="1")
+
+
+def _run(command: list[str], folder: Path, **variables: str) -> None:
+    """Run a command in a folder, showing the lines that a build prints for people.
+
+    Raises:
+        SystemExit: it failed; holds what it printed.
+    """
     said = []
     with subprocess.Popen(
         command,
-        env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **variables},
+        cwd=folder,
+        env={**os.environ, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

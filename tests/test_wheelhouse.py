@@ -78,6 +78,31 @@ def test_what_needs_the_core_s_headers_alone_is_built_beside_it(
     assert wheelhouse.built.index("core") < wheelhouse.built.index("backend_x")
 
 
+def test_what_can_begin_early_begins_beside_the_others_and_is_built_last(
+    wheelhouse, house, monkeypatch
+) -> None:
+    table = '[tool.tangrad.build]\nearly = "compile"'
+    make_package(house["core"].parent / "backend_e", "tangrad-e", '"tangrad~=0.1.0"', table)
+    begun = []
+    monkeypatch.setattr(wheelhouse, "_begin", lambda folder, *rest: begun.append(folder.name))
+    wheelhouse.build_all(1)
+    assert "backend_e" in begun
+    assert wheelhouse.built[-1] == "backend_e"
+
+
+def test_no_package_of_an_earlier_build_is_there_when_the_core_describes_itself(
+    wheelhouse, house
+) -> None:
+    wheelhouse.build_all(1)
+    (place,) = wheelhouse.DIST.glob(".tools-*")
+    made = place / "lib" / "python3.11" / "site-packages" / "tangrad_x-0.1.0.dist-info"
+    made.mkdir(parents=True)
+    (house["core"] / "src" / "thing.py").write_text("value = 2")
+    wheelhouse.build_all(1)
+    removed = [call for call in wheelhouse.piped if call[1] == "uninstall"]
+    assert [call[2:] for call in removed] == [("--yes", "tangrad_x")]
+
+
 def test_packages_that_need_headers_alone_take_them_from_where_they_are_told(wheelhouse) -> None:
     folders = (path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))
     packages = [*folders, ROOT / "quantization", ROOT / "backend_cpu"]
