@@ -89,15 +89,7 @@ class Functions:
         return node
 
     def _input(self, graph: Graph, place: int) -> Node:
-        first = next((n for n in graph.nodes if n.op != "placeholder"), None)
-        name = f"arg{place}_1"
-        if first is None:
-            return self._described(graph.placeholder(name), place)
-        with graph.inserting_before(first):
-            return self._described(graph.placeholder(name), place)
-
-    def _described(self, node: Node, place: int) -> Node:
-        node.target = node.name
+        node = _further_input(graph, f"arg{place}_1")
         operand = self.operands[place]
         if isinstance(operand, Node) and "val" in operand.meta:
             node.meta["val"] = operand.meta["val"]
@@ -133,13 +125,14 @@ def handed_in(named: Node, operand: Any) -> list[tuple[Node, Any]]:
     *before, last = call.args
     call.args = (*before, (*last, operand))  # type: ignore[misc]
     parts = [a for a in call.args if isinstance(a, Node) and "graph" in a.meta]
-    return [(part, _further_input(part.meta["graph"])) for part in parts]
+    return [(part, _further_input(part.meta["graph"], "size")) for part in parts]
 
 
-def _further_input(graph: Graph) -> Node:
-    first = next(n for n in graph.nodes if n.op != "placeholder")
+def _further_input(graph: Graph, name: str) -> Node:
+    """Add an input behind the others; its name is made unique."""
+    first = next((n for n in graph.nodes if n.op != "placeholder"), graph._root)
     with graph.inserting_before(first):
-        made = graph.placeholder("size")
+        made = graph.placeholder(name)
     made.target = made.name
     return made
 
