@@ -91,7 +91,8 @@ _PLACES = {
         "discovery.hooks": "call_hook",
         "discovery.hookspecs": "hookimpl",
         "discovery.namespaces": "attribute_of resolve submodules_on_demand",
-        "discovery.neutral": "MissingPluginError foreign_library missing refused scripts",
+        "discovery.neutral": "MissingPluginError foreign_library is_placeholder missing refused"
+        " scripts",
         "utils._state": "own_copy",
     },
 }

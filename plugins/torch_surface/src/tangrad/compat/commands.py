@@ -1,4 +1,4 @@
-"""The commands `run` and `alias` of `python -m tangrad`."""
+"""The commands `run`, `alias` and `check-program` of `python -m tangrad`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ API = 1
 
 @hookimpl
 def tangrad_add_cli(commands: Any) -> None:
-    """Add the two commands."""
+    """Add the commands."""
     run = commands.add_parser(
         "run",
         help="run a program in which `import torch` is tangrad",
@@ -32,6 +32,14 @@ def tangrad_add_cli(commands: Any) -> None:
     alias = commands.add_parser("alias", help="have `import torch` give tangrad everywhere here")
     alias.add_argument("action", choices=("install", "remove"))
     alias.set_defaults(run=run_alias)
+    check = commands.add_parser(
+        "check-program",
+        help="tell which names of PyTorch a program uses, and which are here; runs nothing",
+        description="Ends with status 1 if a name is missing, 2 if there is no such file.",
+    )
+    check.add_argument("paths", metavar="FILE_OR_FOLDER", nargs="+", help="also notebooks")
+    check.add_argument("--json", action="store_true", help="print JSON")
+    check.set_defaults(run=run_check)
 
 
 def run_words(parser: argparse.ArgumentParser, words: Sequence[str]) -> int:
@@ -71,3 +79,16 @@ def run_alias(options: argparse.Namespace) -> int:
     if not changed:
         print("there is no alias in this environment")
     return 0
+
+
+def run_check(options: argparse.Namespace) -> int:
+    """Print what programs use, and how much of it is here."""
+    from tangrad.compat.checking_programs import as_json, check, rendered
+
+    try:
+        report = check(options.paths)
+    except FileNotFoundError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(as_json(report) if options.json else rendered(report))
+    return 1 if report.of("missing") else 0
