@@ -197,6 +197,8 @@ def _find_method(name: str) -> object:
         return module_load
     from tangrad.ops.definition import registry
 
+    if not registry.is_known(name) and _namespaces.is_listed(f"Tensor.{name}"):
+        return _namespaces.resolve(f"Tensor.{name}")
     try:
         found = registry.method(name)
     except AttributeError:

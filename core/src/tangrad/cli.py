@@ -206,21 +206,13 @@ def _as_lines(found: Mapping[str, Any]) -> Iterable[str]:
 
 def _export(options: argparse.Namespace) -> int:
     """Load a model from a file of Python and hand it to an exporter of the group."""
-    file, _, name = options.model.rpartition(":")
+    from tangrad.utils.program_models import load_model
+
     try:
         write = discovery.load_by_name("tangrad.exporters", options.to)
-        names = _names_in(file)
-        model = names[name]
-        if isinstance(model, type) or not hasattr(model, "state_dict"):
-            model = model()
-        inputs = tuple(map(_example, options.input)) or names.get("example_inputs", ())
-        if not isinstance(inputs, tuple):
-            inputs = (inputs,)
-        out = options.out or f"{name}.{options.to}"
+        model, inputs = load_model(options.model, options.input)
+        out = options.out or f"{options.model.rpartition(':')[2]}.{options.to}"
         write(model, inputs, out)
-    except KeyError:
-        print(f"python -m tangrad export: {file} has no {name!r}", file=sys.stderr)
-        return 1
     except (LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
         absent = isinstance(error, LookupError) and neutral.what_brings(
             f"exporters.{options.to}", f"the exporter {options.to}"
@@ -229,27 +221,6 @@ def _export(options: argparse.Namespace) -> int:
         return 1
     print(f"wrote {out}")
     return 0
-
-
-def _names_in(file: str) -> dict[str, Any]:
-    import runpy
-
-    if not file:
-        raise ValueError("name the model as FILE:MODEL")
-    return runpy.run_path(file, run_name="__tangrad_export__")
-
-
-def _example(text: str) -> Any:
-    """Return an example input of a shape and dtype: ones, which are indices, too."""
-    import tangrad
-
-    shape, _, dtype = text.partition(":")
-    try:
-        sizes = [int(size) for size in shape.split("x") if size]
-        kind = getattr(tangrad, dtype or "float32")
-    except (ValueError, AttributeError):
-        raise ValueError(f"{text!r} is no shape with a dtype, such as 1x16:int64") from None
-    return tangrad.ones(sizes, dtype=kind)
 
 
 def _warn_of_failed_commands() -> None:

@@ -94,6 +94,7 @@ _PLACES = {
         "discovery.neutral": "MissingPluginError foreign_library is_placeholder missing refused"
         " scripts",
         "utils._state": "own_copy",
+        "utils.program_models": "load_model",
     },
 }
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import tangrad
 from tangrad.nn.modules.module import Module, register_module_forward_hook
+from tangrad.nn.notebooks import shown
 from tangrad.utils.flop_counter import FlopCounterMode
 
 __all__ = ["Row", "Summary", "summary"]
@@ -84,6 +85,9 @@ class Summary(NamedTuple):
                 f"{_size(self.output_bytes)} of outputs of layers",
             ]
         )
+
+    def _repr_html_(self) -> str | None:
+        return shown("nn.Summary._repr_html_", self)
 
     def __repr__(self) -> str:
         return f"<Summary: {_count(self.parameters)} parameters, {_scaled(self.flops)} FLOPs>"

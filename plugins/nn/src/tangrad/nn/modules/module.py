@@ -28,6 +28,7 @@ from tangrad.nn.modules.hooks import (
 )
 from tangrad.nn.modules.state_dict import _EXTRA_STATE_KEY_SUFFIX as _EXTRA_STATE_KEY_SUFFIX
 from tangrad.nn.modules.state_dict import Stateful, _IncompatibleKeys
+from tangrad.nn.notebooks import shown
 from tangrad.nn.parameter import Buffer, Parameter
 from tangrad.plugin import DEVICES, known_names
 from tangrad.utils.gradients import clear_grad
@@ -663,6 +664,9 @@ class Module(Stateful, Hooked):
         if not body:
             return f"{self._get_name()}()"
         return f"{self._get_name()}(\n  " + "\n  ".join(body) + "\n)"
+
+    def _repr_html_(self) -> str | None:
+        return shown("nn.Module._repr_html_", self)
 
 
 def _mover(module: Module, name: str) -> Any:
