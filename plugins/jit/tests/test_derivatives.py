@@ -174,6 +174,28 @@ def test_what_shows_an_argument_that_was_written_is_another_tensor(write, show):
         assert result.data_ptr() == a.data_ptr()
 
 
+@pytest.mark.parametrize("held", [tangrad.ones(3), nn.Parameter(tangrad.ones(3))])
+@pytest.mark.parametrize("show", ["alone", "twice", "beside itself", "used"])
+def test_data_of_a_held_tensor_is_another_tensor_without_history(held, show):
+    def f(a):
+        shown = held.data
+        return {
+            "alone": lambda: (shown,),
+            "twice": lambda: (shown, shown),
+            "beside itself": lambda: (held, shown, held.data),
+            "used": lambda: (shown + a, shown),
+        }[show]()
+
+    fast = tangrad.compile(f, options={"measure": False})
+    for _ in range(5):
+        results, expected = fast(tangrad.ones(3)), f(tangrad.ones(3))
+        for ours, theirs in zip(results, expected, strict=True):
+            assert (ours is held) == (theirs is held)
+            assert [ours is x for x in results] == [theirs is x for x in expected]
+            assert ours.requires_grad == theirs.requires_grad
+            assert (ours.data_ptr() == held.data_ptr()) == (theirs.data_ptr() == held.data_ptr())
+
+
 def test_third_derivatives_follow():
     fast = compiled(lambda x: (x**4).sum())
     for _ in range(3):

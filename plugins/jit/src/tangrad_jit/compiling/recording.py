@@ -337,6 +337,7 @@ class _Session:
         recorder, graph = self.recorder, recording.graph
         given = {id(e.tensor): e.value for e in graph.inputs if e.kind in ("argument", "capture")}
         owners: dict[Value, Any] = {e.value: e.tensor for e in graph.inputs}
+        aliases: dict[int, Value] = {}
         held = {id(tensor): path for path, tensor in self.before.tensors}
         for leaf, number in zip(leaves, numbers, strict=True):
             if number is not None:
@@ -354,12 +355,18 @@ class _Session:
                         f"the function returns {held[id(leaf)]}, of whose memory the program holds "
                         "another tensor: a graph has one value for both"
                     )
+                # `.data` of what the program holds is another tensor, also where it is asked first.
+                for entry in graph.inputs:
+                    if entry.value is value and entry.kind in ("argument", "capture"):
+                        owners.setdefault(value, entry.tensor)
                 # A Function may return what it is given, with a history of its own, and `.data`
                 # shows what was written last.
                 written = value.producer is not None and value.producer.written
                 owned = written and value.root in owners
                 if owners.setdefault(value, leaf) is not leaf or owned:
-                    value = recorder.alias_of(value)
+                    if id(leaf) not in aliases:
+                        aliases[id(leaf)] = recorder.alias_of(value)
+                    value = aliases[id(leaf)]
                 graph.outputs.append(value)
             elif isinstance(leaf, _PLAIN):
                 recording.leaves.append(("constant", leaf))
