@@ -8,6 +8,7 @@ from tangrad.ops.nn.convolution import in_format_of
 from tangrad.plugin import Ints, check_pad, composite, find_op, index_vector, pad_pairs, require_fit
 
 constant_pad_nd = find_op("constant_pad_nd")
+_cat = find_op("cat")
 
 
 def _reflected(size: int, before: int, after: int) -> list[int]:
@@ -35,6 +36,47 @@ def _wrapped(size: int, before: int, after: int) -> list[int]:
 
 
 _PLACES = {"reflect": _reflected, "replicate": _replicated, "circular": _wrapped}
+
+
+def _mirrored(x: Any, dim: int, start: int, length: int) -> Any:
+    part = x.narrow(dim, start, length)
+    return part if length == 1 else part.flip(dim)
+
+
+def _surrounded(x: Any, dim: int, before: int, after: int, mode: str) -> Any:
+    """Join a tensor and what lies before and after it: whole runs, where places are one by one."""
+    size = x.shape[dim]
+    first, last = 0, size - 1
+    parts = [x]
+    if before:
+        if mode == "reflect":
+            parts.insert(0, _mirrored(x, dim, 1, before))
+        elif mode == "replicate":
+            parts.insert(0, x.narrow(dim, first, 1).expand(_with_size(x, dim, before)))
+        else:
+            parts.insert(0, x.narrow(dim, size - before, before))
+    if after:
+        if mode == "reflect":
+            parts.append(_mirrored(x, dim, last - after, after))
+        elif mode == "replicate":
+            parts.append(x.narrow(dim, last, 1).expand(_with_size(x, dim, after)))
+        else:
+            parts.append(x.narrow(dim, first, after))
+    return _cat(parts, dim)
+
+
+def _with_size(x: Any, dim: int, size: int) -> list[int]:
+    shape = list(x.shape)
+    shape[dim] = size
+    return shape
+
+
+def _padded(x: Any, dim: int, before: int, after: int, mode: str) -> Any:
+    size = x.shape[dim]
+    if min(before, after) >= 0 and max(before, after) < size:
+        return _surrounded(x, dim, before, after, mode)
+    # What cuts off, wraps around whole or is too much goes place by place.
+    return x.index_select(dim, index_vector(_PLACES[mode](size, before, after), x.device))
 
 
 def _check_places(input: Any, pad: Ints, mode: str, value: Any) -> None:
@@ -104,9 +146,8 @@ def pad(input: Any, pad: Ints, mode: str, value: Any) -> Any:
     _check_places(input, pad, mode, value)
     result = input
     for i, (before, after) in enumerate(pad_pairs(pad), 1):
-        places = _PLACES[mode](input.shape[-i], before, after)
         if before or after:
-            result = result.index_select(input.ndim - i, index_vector(places, input.device))
+            result = _padded(result, input.ndim - i, before, after, mode)
     if result is input:
         return input.clone()
     return result if mode == "circular" else in_format_of(result, input)
