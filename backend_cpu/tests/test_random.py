@@ -192,6 +192,7 @@ for threads in (1, 2, 4):
     x = tangrad.rand({4 * COUNT})
     drawn = [x, tangrad.randperm(70000), tangrad.nn.functional.dropout(x, 0.3)]
     drawn += [tangrad.randint(-5, 5, ({COUNT},)), x.bernoulli(), tangrad.randn({4 * COUNT})]
+    drawn[-1] = drawn[-1] + tangrad._standard_gamma(x * 3)
     digests = [hashlib.sha256(d.numpy().tobytes()).hexdigest() for d in drawn]
     print(_kernels.level(), *digests)
 """
@@ -231,10 +232,40 @@ def test_moments_of_the_distributions() -> None:
 
 
 def test_no_working_memory_is_an_error() -> None:
-    tangrad.randperm(10)
-    _kernels.fail_scratch_after(0)
-    try:
-        with pytest.raises(MemoryError, match="randperm"):
-            tangrad.randperm(1000)
-    finally:
-        _kernels.fail_scratch_after(-1)
+    shapes = tangrad.ones(1000)
+    calls = {
+        "randperm": lambda: tangrad.randperm(1000),
+        "_standard_gamma": lambda: tangrad._standard_gamma(shapes),
+    }
+    for name, call in calls.items():
+        call()
+        _kernels.fail_scratch_after(0)
+        try:
+            with pytest.raises(MemoryError, match=name):
+                call()
+        finally:
+            _kernels.fail_scratch_after(-1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("name", ["_standard_gamma", "_sample_dirichlet"])
+def test_gamma_numbers_are_those_of_the_definition(name: str, dtype: str) -> None:
+    """Some of 30,000 numbers are drawn four times; those of shapes near zero would underflow."""
+    op = getattr(tangrad, name)
+    for shape in ((30000,), (40, 5), (3,), (0, 4)):
+        a = np.random.default_rng(1).uniform(0.02, 9, shape).astype(dtype)
+        given = tangrad.from_numpy(np.stack([a, a], -1))[..., 0]
+        found = op(given, generator=tangrad.Generator("cpu").manual_seed(SEED)).numpy()
+        expected = op.definition.reference(np, a, SEED, 0)
+        assert found.dtype == dtype
+        # What is drawn is the exponential of a logarithm, whose error it multiplies.
+        near = max(4 * np.finfo(dtype).eps, 1e-13)
+        np.testing.assert_allclose(found, expected, rtol=near)
+
+
+def test_gamma_numbers_of_odd_shapes() -> None:
+    a = tangrad.tensor([0.0, float("nan"), 1e-30, 1e30, float("inf")])
+    drawn = tangrad._standard_gamma(a)
+    assert drawn[0] == 0
+    assert drawn[2] == tangrad.finfo(tangrad.float32).tiny
+    assert abs(float(drawn[3]) / 1e30 - 1) < 1e-6

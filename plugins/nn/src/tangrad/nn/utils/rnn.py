@@ -168,15 +168,12 @@ def pack_padded_sequence(
     order = None
     if not enforce_sorted:
         lengths, order = tangrad.sort(lengths, descending=True)
-        order = order.to(input.device)
-        input = input.index_select(0 if batch_first else 1, order)
-    if batch_first:
-        input = input.transpose(0, 1)
     numbers = lengths.tolist()
-    if len(numbers) != input.shape[1]:
+    batch, steps = tuple(input.shape)[:2] if batch_first else tuple(input.shape)[1::-1]
+    if len(numbers) != batch:
         raise RuntimeError(
             f"Expected `len(lengths)` to be equal to batch_size, but got {len(numbers)} "
-            f"(batch_size={input.shape[1]})"
+            f"(batch_size={batch})"
         )
     if not numbers or numbers[-1] <= 0 or min(numbers) <= 0:
         raise RuntimeError(
@@ -189,21 +186,22 @@ def pack_padded_sequence(
             "You can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to "
             "sidestep this requirement"
         )
-    if numbers[0] > input.shape[0]:
+    if numbers[0] > steps:
         raise RuntimeError(
-            f"Expected all lengths to be at most {input.shape[0]}, the padded length of the "
+            f"Expected all lengths to be at most {steps}, the padded length of the "
             f"input of shape {list(input.shape)}, but got {numbers[0]}"
         )
-    sizes = [sum(length > time for length in numbers) for time in range(numbers[0])]
-    # As many steps as the number of sequences stays the same are one piece.
-    pieces, start = [], 0
-    for time in range(1, len(sizes) + 1):
-        if time == len(sizes) or sizes[time] != sizes[start]:
-            piece = input[start:time, : sizes[start]]
-            pieces.append(piece.reshape(((time - start) * sizes[start], *input.shape[2:])))
-            start = time
-    batch_sizes = tangrad.tensor(sizes, dtype=tangrad.int64, device="cpu")
-    return PackedSequence(tangrad.cat(pieces), batch_sizes, order, None)
+    # The place of each element in the padded tensor, in the order of the packed one.
+    present = tangrad.arange(numbers[0]).unsqueeze(1) < lengths
+    time, row = present.nonzero().unbind(1)
+    if order is not None:
+        row = order[row]
+        order = order.to(input.device)
+    places = row * steps + time if batch_first else time * batch + row
+    flat = input.reshape((steps * batch, *tuple(input.shape)[2:]))
+    return PackedSequence(
+        flat.index_select(0, places.to(input.device)), present.sum(1), order, None
+    )
 
 
 def pad_packed_sequence(
@@ -236,13 +234,12 @@ def pad_packed_sequence(
     steps = total_length or longest
     data, batch = sequence.data, sizes[0]
     # The place of each element in the padded tensor, in the order of the packed one.
-    places = [time * batch + row for time, size in enumerate(sizes) for row in range(size)]
-    index = tangrad.tensor(places, dtype=tangrad.int64, device=data.device)
+    present = tangrad.arange(batch) < sequence.batch_sizes.unsqueeze(1)
+    index = present.reshape((-1,)).nonzero().squeeze(1).to(data.device)
     shape = (steps * batch, *data.shape[1:])
     padded = data.new_full(shape, padding_value).index_copy(0, index, data)
     padded = padded.reshape((steps, batch, *data.shape[1:]))
-    numbers = [sum(size > row for size in sizes) for row in range(batch)]
-    lengths = tangrad.tensor(numbers, dtype=tangrad.int64, device="cpu")
+    lengths = present.sum(0)
     if sequence.unsorted_indices is not None:
         padded = padded.index_select(1, sequence.unsorted_indices)
         lengths = lengths[sequence.unsorted_indices.cpu()]
@@ -285,15 +282,16 @@ def pad_sequence(
                 f"got shapes {list(first.shape)} and {list(sequence.shape)}"
             )
     steps = max(sequence.shape[0] for sequence in sequences)
-    rows = []
+    rest = tuple(first.shape[1:])
+    most = steps - min(sequence.shape[0] for sequence in sequences)
+    filler = first.new_full((most, *rest), padding_value)
+    parts = []
     for sequence in sequences:
         missing = steps - sequence.shape[0]
-        if missing:
-            filler = sequence.new_full((missing, *sequence.shape[1:]), padding_value)
-            parts = [sequence, filler] if padding_side == "right" else [filler, sequence]
-            sequence = tangrad.cat(parts)
-        rows.append(sequence)
-    return tangrad.stack(rows, 0 if batch_first else 1)
+        filled = (sequence, filler[:missing]) if missing else (sequence,)
+        parts += filled if padding_side == "right" else filled[::-1]
+    joined = tangrad.cat(parts).reshape((len(sequences), steps, *rest))
+    return joined if batch_first else joined.transpose(0, 1).contiguous()
 
 
 def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[Any]:
@@ -316,7 +314,8 @@ def pack_sequence(sequences: list[Any], enforce_sorted: bool = True) -> PackedSe
         enforce_sorted: refuse sequences that are not sorted by length; otherwise sort them.
     """
     lengths = tangrad.as_tensor([sequence.size(0) for sequence in sequences])
-    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
+    padded = pad_sequence(sequences, batch_first=True)
+    return pack_padded_sequence(padded, lengths, True, enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:
