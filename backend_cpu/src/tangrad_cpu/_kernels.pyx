@@ -25,6 +25,11 @@ cdef extern from "tgc.h":
     void tgc_parallel(int64_t, tg_task, void*) noexcept nogil
     void tgc_scratch_fail_after(int64_t)
 
+cdef extern from "matrices/lapack.h":
+    ctypedef struct tgc_lapack:
+        void* syevd[2]
+        void* gesdd[2]
+
 cdef extern from "aligned.h":
     int tgc_loop_aligned(const tg_loop*, void*) noexcept nogil
     int tgc_call_aligned(const tg_call*, void*) noexcept nogil
@@ -151,6 +156,8 @@ def kernel_for(op, dtype):
     address = found.get((op.definition.key, dtype.name))
     if address is None or not is_made_for(op.definition):
         return None
+    if op.definition.key in OF_LAPACK and not knows_lapack():
+        return None
     register(op, dtype.name, address)
     return _entered
 
@@ -165,6 +172,22 @@ def is_made_for(definition):
                   "so that the op runs on the reference: install versions of both that belong together",
                   RuntimeWarning, stacklevel=2)
     return False
+
+
+# What calls LAPACK, and is the reference's where NumPy shows none.
+OF_LAPACK = ("linalg_eigh", "linalg_eigvalsh", "linalg_svd", "linalg_svdvals")
+
+
+cdef bint knows_lapack() except -1:
+    """Enter the addresses of LAPACK's routines, and tell whether there are any."""
+    from tangrad.plugin import lapack_address
+
+    cdef tgc_lapack* routines = <tgc_lapack*>(<const tgc_kernel*><size_t>found[("lapack", "")]).context
+    cdef int i
+    for i, dtype in enumerate(("float32", "float64")):
+        routines.syevd[i] = <void*><size_t>lapack_address("syevd", dtype)
+        routines.gesdd[i] = <void*><size_t>lapack_address("gesdd", dtype)
+    return routines.syevd[0] and routines.syevd[1] and routines.gesdd[0] and routines.gesdd[1]
 
 
 include "_dynamic.pxi"

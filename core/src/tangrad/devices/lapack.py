@@ -109,6 +109,20 @@ def routine(stem: str, dtype: str) -> Callable[..., int] | None:
     return call
 
 
+def lapack_address(stem: str, dtype: str) -> int:
+    """Return where a real routine's code is, for kernels that call it from C; 0 if it is unknown.
+
+    Args:
+        stem: the name without its letter for the type, such as "gesdd".
+        dtype: "float32" or "float64".
+    """
+    import ctypes
+
+    found = _library()
+    function = getattr(found[0], found[1].format(_LETTERS[dtype] + stem), None) if found else None
+    return 0 if function is None else int(ctypes.cast(function, ctypes.c_void_p).value or 0)
+
+
 @cache
 def _integer_name() -> str:
     import ctypes
