@@ -12,6 +12,7 @@ import warnings
 from typing import Any
 
 import tangrad
+from tangrad.ops.nn.weighted_gather import weighted_gather
 from tangrad.plugin import Ints, composite, numel_of, op
 
 
@@ -181,36 +182,30 @@ def _cubic_weights(t: Any) -> list[Any]:
 # Sums of gathered elements ------------------------------------------------------------------------
 
 
-def _taken(flat: Any, coordinates: list[Any], sizes: Ints) -> tuple[Any, Any]:
-    """Gather elements at whole coordinates; also tell which of these are inside.
+def _summed(flat: Any, axes: list[list[tuple[Any, Any]]], sizes: Ints) -> Any:
+    """Sum over the taps of all dimensions, each a list of (coordinate, weight).
 
     Args:
         flat: the input as (N, C, elements).
-        coordinates: of each dimension, first to last, (N, positions), without derivative.
+        axes: of each dimension, first to last, (N, positions) each; whole coordinates, without
+            derivative.
     """
-    inside: Any = None
-    place: Any = None
-    for x, size in zip(coordinates, sizes, strict=True):
-        within = (x >= 0) & (x <= size - 1)
-        inside = within if inside is None else inside & within
-        whole = tangrad.where(within, x, 0).to(tangrad.int64)
-        place = whole if place is None else place * size + whole
-    index = place.unsqueeze(1).expand((-1, flat.shape[1], -1))
-    return flat.gather(2, index), inside
-
-
-def _summed(flat: Any, axes: list[list[tuple[Any, Any]]], sizes: Ints) -> Any:
-    """Sum over the taps of all dimensions, each a list of (coordinate, weight)."""
-    result = None
-    for taps in itertools.product(*axes):
-        values, inside = _taken(flat, [coordinate for coordinate, _ in taps], sizes)
-        weight = None
-        for _, w in taps:
-            weight = w if weight is None else weight * w
+    known = []
+    for taps, size in zip(axes, sizes, strict=True):
+        found = []
+        for x, w in taps:
+            within = (x >= 0) & (x <= size - 1)
+            found.append((within, tangrad.where(within, x, 0).to(tangrad.int64), w))
+        known.append(found)
+    places, weights = [], []
+    for combined in itertools.product(*known):
+        inside, place, weight = combined[0]
+        for (within, whole, w), size in zip(combined[1:], tuple(sizes)[1:], strict=True):
+            inside, place, weight = inside & within, place * size + whole, weight * w
         # Outside there is nothing: not even zero times an infinite weight.
-        weight = tangrad.where(inside, weight, 0).unsqueeze(1)
-        result = values * weight if result is None else result + values * weight
-    return result
+        places.append(tangrad.where(inside, place, -1))
+        weights.append(tangrad.where(inside, weight, 0))
+    return weighted_gather(flat, tangrad.stack(places, 1), tangrad.stack(weights, 1))
 
 
 def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
