@@ -5,18 +5,37 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad.ops.nn.convolution import in_format_of
-from tangrad.plugin import Ints, check_pad, composite, find_op, index_vector, pad_pairs, require_fit
+from tangrad.plugin import (
+    Ints,
+    check_pad,
+    composite,
+    find_op,
+    index_vector,
+    op,
+    pad_pairs,
+    require_fit,
+)
 
 constant_pad_nd = find_op("constant_pad_nd")
 _cat = find_op("cat")
 
 
-def _reflected(size: int, before: int, after: int) -> list[int]:
-    if before >= size or after >= size:
+def _check_amounts(size: int, before: int, after: int, mode: str) -> None:
+    if mode == "reflect" and (before >= size or after >= size):
         raise RuntimeError(
             "Argument #4: Padding size should be less than the corresponding input dimension, "
             f"but got: padding ({before}, {after}) for a dimension of size {size}"
         )
+    # Negative amounts cut off first; what remains is repeated.
+    kept = size + min(0, before) + min(0, after)
+    if mode == "circular" and (before > kept or after > kept):
+        raise RuntimeError(
+            f"Padding value causes wrapping around more than once: ({before}, {after}) for a "
+            f"dimension of size {size}"
+        )
+
+
+def _reflected(size: int, before: int, after: int) -> list[int]:
     return [abs(size - 1 - abs(size - 1 - i)) for i in range(-before, size + after)]
 
 
@@ -25,13 +44,7 @@ def _replicated(size: int, before: int, after: int) -> list[int]:
 
 
 def _wrapped(size: int, before: int, after: int) -> list[int]:
-    # Negative amounts cut off first; what remains is repeated.
     start, kept = max(0, -before), size + min(0, before) + min(0, after)
-    if before > kept or after > kept:
-        raise RuntimeError(
-            f"Padding value causes wrapping around more than once: ({before}, {after}) for a "
-            f"dimension of size {size}"
-        )
     return [start + i % kept for i in range(-max(0, before), kept + max(0, after))]
 
 
@@ -101,6 +114,68 @@ def _check_places(input: Any, pad: Ints, mode: str, value: Any) -> None:
         )
 
 
+def _padded_dims(self: Any, pad: Ints, mode: str) -> Any:
+    result = self
+    for i, (before, after) in enumerate(pad_pairs(pad), 1):
+        if before or after:
+            result = _padded(result, len(self.shape) - i, before, after, mode)
+    return result
+
+
+def _padded_shape(self: Any, pad: Ints) -> list[int]:
+    shape = list(self.shape)
+    for i, (before, after) in enumerate(pad_pairs(pad), 1):
+        shape[-i] = max(0, shape[-i] + before + after)
+    return shape
+
+
+def _unpadded(g: Any, self_meta: Any, pad: Ints, mode: str) -> Any:
+    """Add what lies before and after to where it came from: the adjoint, the last step first."""
+    pairs = list(enumerate(pad_pairs(pad), 1))
+    for i, (before, after) in reversed(pairs):
+        dim, size = len(self_meta.shape) - i, self_meta.shape[-i]
+        if not before and not after:
+            continue
+        places = _PLACES[mode](size, before, after)
+        if min(before, after) < 0:
+            shape = _with_size(g, dim, size)
+            g = g.new_zeros(shape).index_add(dim, index_vector(places, g.device), g)
+            continue
+        found = g.narrow(dim, before, size)
+        for start, count in ((0, before), (before + size, after)):
+            if count:
+                there = index_vector(places[start : start + count], g.device)
+                found = found.index_add(dim, there, g.narrow(dim, start, count))
+        g = found
+    return g
+
+
+_pad_by_places = op(
+    "_pad_by_places(Tensor self, int[] pad, str mode) -> Tensor",
+    shape=_padded_shape,
+    decompose=_padded_dims,
+    vjp={"self": _unpadded},
+    linear=("self",),
+    function=False,
+    method=False,
+    doc="""Surround a tensor by elements of its own.
+
+    Args:
+        pad: as for `pad`, which checks it. mode: "reflect", "replicate" or "circular".
+    """,
+)
+
+
+def _with_channels_last(input: Any, pad: Ints, mode: str) -> Any:
+    """Pad images or volumes whose channels lie side by side as such; None: they do not."""
+    if input.ndim < 4 or len(pad) != 2 * (input.ndim - 2) or input.is_contiguous():
+        return None
+    turned = input.movedim(1, -1)
+    if not turned.is_contiguous():
+        return None
+    return _pad_by_places(turned, (0, 0, *pad), mode).movedim(-1, 1)
+
+
 @composite(
     "pad(Tensor input, int[] pad, str mode='constant', Scalar? value=None) -> Tensor",
     namespace="nn",
@@ -144,10 +219,11 @@ def pad(input: Any, pad: Ints, mode: str, value: Any) -> Any:
             require_fit(float(value), input.dtype, "pad")
         return in_format_of(constant_pad_nd(input, pad, value), input)
     _check_places(input, pad, mode, value)
-    result = input
-    for i, (before, after) in enumerate(pad_pairs(pad), 1):
-        if before or after:
-            result = _padded(result, input.ndim - i, before, after, mode)
-    if result is input:
+    if not any(pad):
         return input.clone()
+    for i, (before, after) in enumerate(pad_pairs(pad), 1):
+        _check_amounts(input.shape[-i], before, after, mode)
+    result = _with_channels_last(input, pad, mode)
+    if result is None:
+        result = _pad_by_places(input, pad, mode)
     return result if mode == "circular" else in_format_of(result, input)
