@@ -297,3 +297,23 @@ def test_a_layout_tells_its_strides_and_its_text():
     with pytest.raises(IndexError):
         x.stride(2)
     assert repr(x).endswith("a matrix of tangrad.float32)")
+
+
+def test_a_mode_sees_tensors_made_of_components_and_taken_apart():
+    class Seen(tangrad.overrides.TorchFunctionMode):
+        def __init__(self):
+            super().__init__()
+            self.calls = []
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            self.calls.append(getattr(func, "__name__", str(func)))
+            return func(*args, **(kwargs or {}))
+
+    values = tangrad.ones(2)
+    with Seen() as seen:
+        x = scaled(values)
+        assert component(x, "values").shape == (2,)
+        assert list(components(x)) == ["values"]
+    assert seen.calls.count("layout_tensor") == 1
+    assert seen.calls.count("component") == 2
+    assert tangrad.equal(components(x)["values"], values)

@@ -1,4 +1,8 @@
-"""Make, take apart, convert and overwrite tensors of registered layouts; all with derivatives."""
+"""Make, take apart, convert and overwrite tensors of registered layouts; all with derivatives.
+
+Modes that take over functions are offered `layout_tensor` and `component`, so that what traces
+programs by them sees where components become tensors, and tensors components.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.autograd.function import Function
+from tangrad.dispatch.overrides import offer
+from tangrad.dispatch.stack import current
 
 
 def _layout(which: Any) -> _C.layout:
@@ -43,6 +49,12 @@ def layout_tensor(
     Raises:
         TypeError, ValueError, RuntimeError: the components are not those of the layout.
     """
+    if current().function_modes:
+        named = {"metadata": metadata, "dtype": dtype, "requires_grad": requires_grad}
+        result = offer(layout_tensor, (layout, dict(components), tuple(shape)), named)
+        if result is not NotImplemented:
+            taken: _C.Tensor = result
+            return taken
     which = _layout(layout)
     definition, given = which.definition, dict(components)
     _check_components(which, given)
@@ -89,7 +101,10 @@ def components(t: _C.Tensor) -> dict[str, _C.Tensor]:
     Raises:
         TypeError: it is a strided tensor.
     """
-    return {name: _C.plain_alias(c) for name, c in _contents(t, "components").components.items()}
+    held = _contents(t, "components").components
+    if current().function_modes:
+        return {name: component(t, name).detach() for name in held}
+    return {name: _C.plain_alias(c) for name, c in held.items()}
 
 
 def metadata(t: _C.Tensor) -> dict[str, Any]:
@@ -107,6 +122,11 @@ def component(t: _C.Tensor, name: str) -> _C.Tensor:
     Raises:
         TypeError: the tensor is strided, or its layout has no component of the name.
     """
+    if current().function_modes:
+        result = offer(component, (t, name), {})
+        if result is not NotImplemented:
+            taken: _C.Tensor = result
+            return taken
     definition = _definition(t, "component")
     if name not in definition.components:
         raise TypeError(f"{t.layout} has no component '{name}'; it has {definition.components}")

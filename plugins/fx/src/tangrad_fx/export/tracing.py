@@ -18,7 +18,7 @@ from tangrad.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 from tangrad.overrides import TorchFunctionMode
-from tangrad.plugin import traced_calls
+from tangrad.plugin import components, traced_calls
 from tangrad.utils import _pytree
 from tangrad_fx.export import control_flow
 from tangrad_fx.export.graph_signature import (
@@ -270,8 +270,9 @@ class _Inside(_Recorder):
         self.writes_outside |= id(t.untyped_storage()) in self.storages
 
     def _note_storage(self, t: Tensor) -> None:
-        storage = t.untyped_storage()
-        self.storages[id(storage)] = storage
+        for part in _in_memory(t):
+            storage = part.untyped_storage()
+            self.storages[id(storage)] = storage
 
     def _node_of(self, t: Tensor) -> Node:
         known = self.nodes.get(id(t))
@@ -325,8 +326,9 @@ class _Outside:
 
     def add(self, t: Tensor) -> None:
         """Note a tensor that was there before."""
-        storage = t.untyped_storage()
-        self._storages[id(storage)] = storage
+        for part in _in_memory(t):
+            storage = part.untyped_storage()
+            self._storages[id(storage)] = storage
 
     def put_back(self) -> None:
         """Give all that was written the values that it had."""
@@ -338,10 +340,10 @@ class _Outside:
         schema = functional.definition.schema
         places = (schema.written, *schema.written_lists, -1 if op is functional else 0)
         for t in _pytree.tree_leaves((out, [args[place] for place in places if place >= 0])):
-            if isinstance(t, Tensor):
+            for part in _in_memory(t) if isinstance(t, Tensor) else ():
                 if self.functions:
-                    self.functions[-1].note_write(t)
-                storage = self._storages.pop(id(t.untyped_storage()), None)
+                    self.functions[-1].note_write(part)
+                storage = self._storages.pop(id(part.untyped_storage()), None)
                 if storage is not None:
                     self._before.append((storage, storage.clone()))
 
@@ -362,6 +364,11 @@ class _Outside:
     def value_reads(self) -> int:
         """Return that reads are not counted."""
         return 0
+
+
+def _in_memory(t: Tensor) -> list[Tensor]:
+    """Return what has elements in memory: a tensor itself, or the components of another layout."""
+    return [t] if t.layout is tangrad.strided else list(components(t).values())
 
 
 def _line_of_caller() -> str:
