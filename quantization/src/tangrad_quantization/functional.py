@@ -372,12 +372,14 @@ def clipped(x: Any, low: float | None, high: float | None) -> Any:
     op = "quantized clamp"
     scale, zero = layout.scale_and_zero(x, op)
     least, most, _, _ = span(x.dtype, op=op)
-    one = tangrad.tensor(scale, dtype=tangrad.float32).reciprocal()
+    inverse = qparams.inverse_of(scale)
 
     def level(number: float) -> int:
         if math.isnan(number):
             raise RuntimeError(f"{op}: a bound is NaN")
-        return int((one * number).round().clamp(least - zero, most - zero).item()) + zero
+        # Products of two numbers of float32 are exact in Python's, and rounded once.
+        found = qparams.single(inverse * qparams.single(float(number)))
+        return round(min(max(found, least - zero), most - zero)) + zero
 
     below = least if low is None else level(low)
     above = most if high is None else level(high)

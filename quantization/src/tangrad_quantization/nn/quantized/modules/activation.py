@@ -13,7 +13,11 @@ from tangrad import nn
 from tangrad.nn import functional as F
 from tangrad_quantization import functional
 from tangrad_quantization.layouts import layout
-from tangrad_quantization.nn.quantized.modules.weights import output_scale, quantized_weight
+from tangrad_quantization.nn.quantized.modules.weights import (
+    Ends,
+    output_scale,
+    quantized_weight,
+)
 
 
 class ReLU6(nn.ReLU):
@@ -32,7 +36,7 @@ class ReLU6(nn.ReLU):
         return ReLU6(mod.inplace)
 
 
-class _Scaled:
+class _Scaled(Ends):
     """What activations with a scale of their own share; stands before the float class."""
 
     _name: str
@@ -42,9 +46,7 @@ class _Scaled:
         self.register_buffer("zero_point", tangrad.tensor(zero_point))
 
     def _apply_table(self: Any, input: Any, name: str, function: Any, *key: Any) -> Any:
-        return functional.by_table(
-            input, name, function, float(self.scale), int(self.zero_point), *key
-        )
+        return functional.by_table(input, name, function, *self.ends(), *key)
 
     def _get_name(self) -> str:
         return self._name

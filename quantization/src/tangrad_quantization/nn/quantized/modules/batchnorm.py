@@ -37,9 +37,7 @@ class _BatchNorm(ScaleBuffers, nn.modules.batchnorm._BatchNorm):
     def forward(self, input: Any) -> Any:
         """Normalize a quantized tensor by the running statistics."""
         self._check_input_dim(input)
-        return functional.through_float(
-            input, self._name, self._normalize, float(self.scale), int(self.zero_point)
-        )
+        return functional.through_float(input, self._name, self._normalize, *self.ends())
 
     def _normalize(self, x: Any) -> Any:
         made = F.batch_norm(

@@ -32,9 +32,7 @@ class _Normalized(ScaleBuffers):
 
     def forward(self: Any, input: Any) -> Any:
         """Normalize a quantized tensor."""
-        return functional.through_float(
-            input, self._name, self._normalize, float(self.scale), int(self.zero_point)
-        )
+        return functional.through_float(input, self._name, self._normalize, *self.ends())
 
     @classmethod
     def from_float(cls: Any, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:

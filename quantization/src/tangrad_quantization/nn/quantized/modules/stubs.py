@@ -34,9 +34,8 @@ class Quantize(ScaleBuffers, nn.Module):
 
     def forward(self, x: Any) -> Any:
         """Return the tensor quantized."""
-        return layout.quantize_per_tensor(
-            x.detach().contiguous(), float(self.scale), int(self.zero_point), self.dtype
-        )
+        scale, zero_point = self.ends()
+        return layout.quantize_per_tensor(x.detach().contiguous(), scale, zero_point, self.dtype)
 
     @staticmethod
     def from_float(mod: Any, use_precomputed_fake_quant: bool = False) -> Any:

@@ -177,8 +177,29 @@ def take_scale(module: Any, state: Any, prefix: str) -> None:
     del state[prefix + "scale"], state[prefix + "zero_point"]
 
 
-class ScaleBuffers:
+class Ends:
     """What modules share that hold the scale and the zero point of their output as buffers."""
+
+    _read: tuple[Any, Any, tuple[float, int]] | None = None
+
+    def ends(self: Any) -> tuple[float, int]:
+        """Return the scale and the zero point as numbers.
+
+        They are read where they were written since: a program that is traced may not look at them.
+        """
+        held = self.scale, self.zero_point
+        written = [getattr(t, "_version", 0) for t in held]  # some hold plain numbers
+        known = self._read
+        if known is None or any(a is not b for a, b in zip(known[0], held, strict=True)):
+            known = None
+        if known is None or known[1] != written:
+            known = self._read = held, written, (float(held[0]), int(held[1]))
+        found: tuple[float, int] = known[2]
+        return found
+
+
+class ScaleBuffers(Ends):
+    """The same, where a state dict is checked before it is taken."""
 
     def _load_from_state_dict(self: Any, state_dict: Any, prefix: str, *rest: Any) -> None:
         if prefix + "scale" in state_dict and prefix + "zero_point" in state_dict:
