@@ -109,8 +109,10 @@ class Functions:
         vectors = VECTORS if "TK_BYTES" in body and self.vectors else ""
         body = vectors + body
         helpers = prelude(DIALECT, f"{body}\n{rest}").strip("\n")
-        # Helpers serve many dtypes, of which one may not look at its operand.
-        quiet = _QUIET if re.search(r"tg_(imag|isinf|isnan|conj|real|sign)\w*\(", helpers) else ""
+        # Helpers serve many dtypes, of which one may not look at its operand; what a template
+        # names in a macro it may not call, of which clang warns.
+        several = re.search(r"tg_(imag|isinf|isnan|conj|real|sign)\w*\(", helpers)
+        quiet = _QUIET if several or _QUIET in body else ""
         return "\n".join([f"{quiet}{helpers}", _LOUD if quiet else "", body])
 
 
