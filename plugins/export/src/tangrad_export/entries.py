@@ -22,6 +22,7 @@ from tangrad_export.plan.entry import (
 )
 from tangrad_export.plan.fusion import fuse
 from tangrad_export.plan.sizes import fitted, points_of, variants_of
+from tangrad_export.program.layouts import array_of, note_of, with_array
 from tangrad_export.program.running import LaidOut, lay_out
 from tangrad_export.steps.base import Number, Step
 from tangrad_export.text.names import identifier, unique
@@ -92,7 +93,9 @@ def leaves_at(program: Any, leaves: list[Any], point: tuple[int, ...]) -> list[A
         for at in size.places:
             shapes[at.input][at.dim] = at.of(value)
     return [
-        tangrad.empty(shapes[k], dtype=x.dtype, device="meta") if k in shapes else x
+        with_array(x, tangrad.empty(shapes[k], dtype=array_of(x).dtype, device="meta"))
+        if k in shapes
+        else x
         for k, x in enumerate(leaves)
     ]
 
@@ -154,11 +157,17 @@ def run_entry(program: Any, trained: bool) -> Entry:
         for ref in s.refs
     )
     inputs = [
-        Parameter(name, x.dtype.name, tuple(shape), x)
+        Parameter(name, array_of(x).dtype.name, tuple(shape), array_of(x), note_of(x))
         for name, x, shape in zip(names, given, in_shapes, strict=True)
     ]
     outputs = [
-        Parameter(f"out{k}" if len(shapes) > 1 else "out", dtype, tuple(shape), value)
+        Parameter(
+            f"out{k}" if len(shapes) > 1 else "out",
+            dtype,
+            tuple(shape),
+            array_of(value),
+            note_of(value),
+        )
         for k, ((_, _, dtype), shape, value) in enumerate(
             zip(laid.outputs, shapes, wanted, strict=True)
         )
@@ -260,4 +269,10 @@ def eager(program: Any, leaves: list[Any]) -> list[Any]:
             for t, value in before:  # which the program may have written
                 t.detach().copy_(value)
     found = [r for r in _pytree.tree_leaves(result) if isinstance(r, Tensor)]
-    return [r.resolve_conj().resolve_neg().detach() for r in found]
+    return [_whole(r) for r in found]
+
+
+def _whole(t: Any) -> Any:
+    if t.layout is not tangrad.strided:
+        return t
+    return t.resolve_conj().resolve_neg().detach()

@@ -14,6 +14,7 @@ from tangrad.nn import Module as Model
 from tangrad_export.entries import program_of, run_entry
 from tangrad_export.errors import ExportError
 from tangrad_export.plan.entry import Entry
+from tangrad_export.program.layouts import with_numbers
 from tangrad_export.program.training import train_entry
 from tangrad_export.report import Report, report_of
 from tangrad_export.text.file import Module
@@ -174,9 +175,12 @@ def _evaluated(model: Any, args: tuple[Any, ...], dynamic_shapes: Any) -> Any:
             )
         model = _Called(model)
     refuse_hooks(model)
+    model = with_numbers(model)
     for part in model.modules():
         part.training = False
     with tangrad.no_grad():
+        if any(".quantized." in type(part).__module__ for part in model.modules()):
+            model(*args)  # so that it knows its scales as numbers: a trace may not read them
         return program_of(model, args, dynamic_shapes)
 
 

@@ -8,16 +8,21 @@ from typing import Any
 
 import tangrad
 from tangrad import Tensor
-from tangrad.plugin import traced_calls
+from tangrad.plugin import components, traced_calls
 from tangrad.random.generator import get_default_generator, get_engine
 from tangrad.utils import _pytree
 from tangrad_export.program.buffers import Buffer, Ref
 from tangrad_export.program.control_flow import branch, is_control_flow, loop
+from tangrad_export.program.layouts import array_of, with_array
 from tangrad_export.program.recording import Origin, Recording
 from tangrad_export.steps.copies import Copy, keep_copy
 from tangrad_export.steps.reports import Check, guard
 
 __all__ = ["LaidOut", "Runner", "lay_out"]
+
+
+# Ops that are computed at the export where all that they take is known.
+_FOLDED = frozenset(("div", "mul", "reciprocal", "select", "clone"))
 
 
 class LaidOut:
@@ -57,7 +62,9 @@ class Kept:
 
     def _keep(self, t: Any) -> None:
         if isinstance(t, Tensor) and t.device.type == "c99":
-            self.recording.keep(t)
+            parts = [t] if t.layout is tangrad.strided else components(t).values()
+            for part in parts:
+                self.recording.keep(part)
 
     def constant(self, made: Any) -> None:
         """Keep a tensor of numbers."""
@@ -96,6 +103,8 @@ class Runner:
         self.program, self.recording, self.bind = program, recording, bind
         self.values: dict[Any, Any] = {}
         self.inputs: list[tuple[Any, Tensor]] = []
+        self._outermost = frozenset(program.graph.nodes)
+        self._constants: dict[Any, Tensor] = {}
 
     def run(self, leaves: list[Any], names: list[str]) -> list[Any]:
         """Run all calls and return the results, flat.
@@ -110,13 +119,16 @@ class Runner:
         for node in self.program.graph.nodes:
             if node.op == "placeholder":
                 spec = next(specs)
+                if spec.kind.name == "CONSTANT_TENSOR":
+                    self._constants[node] = self.program._tensor(str(spec.target)).detach()
                 if spec.kind.name != "USER_INPUT":
                     self.values[node] = (str(spec.target),)  # bound when it is first used
                     continue
                 leaf = next(given)
                 if isinstance(leaf, Tensor):
-                    leaf = self.recording.bind(leaf, "input", next(titles))
-                    self.inputs.append((node, leaf))
+                    bound = self.recording.bind(array_of(leaf), "input", next(titles))
+                    self.inputs.append((node, bound))
+                    leaf = with_array(leaf, bound)
                 self.values[node] = leaf
             elif node.op == "output":
                 results = [self._value(v) for v in node.args[0]]
@@ -131,11 +143,29 @@ class Runner:
         if is_control_flow(node):
             self._branch_or_loop(node)
             return
+        if self._known_beforehand(node):
+            return
         args, kwargs = self._value(node.args), self._value(dict(node.kwargs))
         if node.op == "call_method":
             self.values[node] = getattr(args[0], str(node.target))(*args[1:], **kwargs)
         else:
             self.values[node] = node.target(*args, **kwargs)
+
+    def _known_beforehand(self, node: Any) -> bool:
+        """Compute what depends on constants of the program alone, such as scales; else False."""
+        name = getattr(node.target, "name", None)
+        if name not in _FOLDED or node not in self._outermost or not node.all_input_nodes:
+            return False
+        known = {n: self._constants.get(n) for n in node.all_input_nodes}
+        if any(t is None for t in known.values()):
+            return False
+        with tangrad.device("cpu"):
+            args = _pytree.tree_map(lambda v: known.get(v, v), node.args)
+            made = node.target(*args, **node.kwargs)
+        self._constants[node] = made
+        path = f"{self.recording.origin.module}.{node.name}".lstrip(".")
+        self.values[node] = self.recording.bind(made, "weight", path)
+        return True
 
     def _branch_or_loop(self, node: Any) -> None:
         *parts, _ = node.args
@@ -266,6 +296,7 @@ def place_output(recording: Recording, result: Any, number: int) -> tuple[Buffer
     """Return the buffer of a result: where it was computed, if it may be the caller's memory."""
     if result.device.type != "c99":
         result = result.to("c99")
+    result = array_of(result)
     if result.is_conj() or result.is_neg():
         result = result.resolve_conj().resolve_neg()
     ref = recording.ref(result)

@@ -17,6 +17,7 @@ def own_kernel(op: Any, dtype: str) -> Callable[..., Any] | None:
     from tangrad_export.steps.loops import pointwise_kernel
     from tangrad_export.steps.optimizers import optimizer_kernel
     from tangrad_export.steps.products import product_kernel
+    from tangrad_export.steps.quantized import quantized_kernel
     from tangrad_export.steps.spectral import fourier_kernel
 
     if dtype not in KINDS:
@@ -25,7 +26,8 @@ def own_kernel(op: Any, dtype: str) -> Callable[..., Any] | None:
         return pointwise_kernel(op, dtype)
     if op.kind == "reduction":
         return fold_kernel(op, dtype)
-    for family in (product_kernel, layer_kernel, optimizer_kernel, fourier_kernel, matrix_kernel):
+    families = product_kernel, layer_kernel, optimizer_kernel, fourier_kernel, matrix_kernel
+    for family in (*families, quantized_kernel):
         made: Callable[..., Any] | None = family(op, dtype)
         if made is not None:
             return made
