@@ -22,12 +22,12 @@ import tangrad
 from tangrad import nn
 
 
-def mlp() -> tuple[Any, tuple[int, ...]]:
+def mlp(nn: Any) -> tuple[Any, tuple[int, ...]]:
     """Return an MLP 784-256-10 and the shape of its input."""
     return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)), (1, 784)
 
 
-def lenet() -> tuple[Any, tuple[int, ...]]:
+def lenet(nn: Any) -> tuple[Any, tuple[int, ...]]:
     """Return LeNet and the shape of its input."""
     model = nn.Sequential(
         nn.Conv2d(1, 6, 5, padding=2),
@@ -46,42 +46,45 @@ def lenet() -> tuple[Any, tuple[int, ...]]:
     return model, (1, 1, 28, 28)
 
 
-class Bottleneck(nn.Module):
-    """A block of ResNet-50.
+def bottleneck(nn: Any, ins: int, mid: int, stride: int) -> Any:
+    """Return a block of ResNet-50.
 
     Args:
+        nn: whose modules it is made of.
         ins, mid: channels.
         stride: of the block.
     """
 
-    def __init__(self, ins: int, mid: int, stride: int) -> None:
-        super().__init__()
-        self.c1, self.b1 = nn.Conv2d(ins, mid, 1, bias=False), nn.BatchNorm2d(mid)
-        self.c2 = nn.Conv2d(mid, mid, 3, stride, 1, bias=False)
-        self.b2 = nn.BatchNorm2d(mid)
-        self.c3, self.b3 = nn.Conv2d(mid, 4 * mid, 1, bias=False), nn.BatchNorm2d(4 * mid)
-        self.down: Any = None
-        if stride != 1 or ins != 4 * mid:
-            self.down = nn.Sequential(
-                nn.Conv2d(ins, 4 * mid, 1, stride, bias=False), nn.BatchNorm2d(4 * mid)
-            )
+    class Bottleneck(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.c1, self.b1 = nn.Conv2d(ins, mid, 1, bias=False), nn.BatchNorm2d(mid)
+            self.c2 = nn.Conv2d(mid, mid, 3, stride, 1, bias=False)
+            self.b2 = nn.BatchNorm2d(mid)
+            self.c3, self.b3 = nn.Conv2d(mid, 4 * mid, 1, bias=False), nn.BatchNorm2d(4 * mid)
+            self.down: Any = None
+            if stride != 1 or ins != 4 * mid:
+                self.down = nn.Sequential(
+                    nn.Conv2d(ins, 4 * mid, 1, stride, bias=False), nn.BatchNorm2d(4 * mid)
+                )
 
-    def forward(self, x: Any) -> Any:
-        """Return the block's output."""
-        y = self.b1(self.c1(x)).relu()
-        y = self.b2(self.c2(y)).relu()
-        y = self.b3(self.c3(y))
-        return (y + (x if self.down is None else self.down(x))).relu()
+        def forward(self, x: Any) -> Any:
+            y = self.b1(self.c1(x)).relu()
+            y = self.b2(self.c2(y)).relu()
+            y = self.b3(self.c3(y))
+            return (y + (x if self.down is None else self.down(x))).relu()
+
+    return Bottleneck()
 
 
-def resnet50() -> tuple[Any, tuple[int, ...]]:
+def resnet50(nn: Any) -> tuple[Any, tuple[int, ...]]:
     """Return ResNet-50 and the shape of its input."""
     layers: list[Any] = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
     layers.append(nn.MaxPool2d(3, 2, 1))
     ins = 64
     for mid, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
         for k in range(count):
-            layers.append(Bottleneck(ins, mid, stride if k == 0 else 1))
+            layers.append(bottleneck(nn, ins, mid, stride if k == 0 else 1))
             ins = 4 * mid
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000)]
     return nn.Sequential(*layers), (1, 3, 224, 224)
@@ -108,7 +111,7 @@ def least(functions: dict[str, Callable[[], Any]], seconds: float) -> dict[str, 
 def compared(name: str, seconds: float, torch: Any) -> dict[str, float]:
     """Return the times of a model, by what runs it."""
     tangrad.manual_seed(0)
-    model, shape = MODELS[name]()
+    model, shape = MODELS[name](nn)
     model.eval()
     x = tangrad.randn(*shape)
     functions: dict[str, Callable[[], Any]] = {}
@@ -146,9 +149,7 @@ def _eager(name: str, x: Any, torch: Any) -> dict[str, Callable[[], Any]]:
     if torch is None:
         return {}
     torch.set_num_threads(1)
-    if name == "resnet50":
-        return {}
-    twin = torch.nn.Sequential(*(_twin(torch, m) for m in MODELS[name]()[0])).eval()
+    twin = MODELS[name](torch.nn)[0].eval()
     given = torch.from_numpy(x.numpy())
 
     def call() -> Any:
@@ -156,17 +157,6 @@ def _eager(name: str, x: Any, torch: Any) -> dict[str, Callable[[], Any]]:
             return twin(given)
 
     return {"PyTorch": call}
-
-
-def _twin(torch: Any, module: Any) -> Any:
-    kind = getattr(torch.nn, type(module).__name__)
-    if isinstance(module, nn.Linear):
-        return kind(module.in_features, module.out_features)
-    if isinstance(module, nn.Conv2d):
-        return kind(
-            module.in_channels, module.out_channels, module.kernel_size, padding=module.padding
-        )
-    return kind(2) if isinstance(module, nn.MaxPool2d) else kind()
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ __all__ = ["product_kernel"]
 
 _MOST_SCRATCH = 128 << 10
 _FEW_PLACES, _MANY_ROWS = 64, 16
+_REST = 16  # places that a last block may have more, as the text below has it
 
 # What the windows look at, a row for each element of a kernel, is laid out for some places at once.
 _CONVOLVE = """static void @(float *y, const float *x, const float *w, const float *bias,
@@ -32,8 +33,9 @@ _CONVOLVE = """static void @(float *y, const float *x, const float *w, const flo
             for (int k = 0; rectified && k < outs * area; ++k) to[k] = to[k] < 0 ? 0 : to[k];
             continue;
         }
-        for (int start = 0; start < area; start += block) {
-            const int count = area - start < block ? area - start : block;
+        for (int start = 0, count; start < area; start += count) {
+            /* What is left behind the last block, and fills no vector, is a part of it. */
+            count = area - start < block + 16 ? area - start : block;
             for (int t = 0; t < taps; ++t) {
                 const int c = t / (kh * kw), i = t / kw % kh * dh - ph, j = t % kw * dw - pw;
                 float *row = columns + (int64_t)t * count;
@@ -219,7 +221,8 @@ def _convolution(outs: Any, args: Any) -> bool:
         room = min(_MOST_SCRATCH, max(128 * taps, 4 * x.numel() // max(1, x.shape[0])))
         block = max(32, room // (4 * taps) // 32 * 32)
         block = min(block, area)
-        columns = tangrad.empty(block * taps, dtype=x.dtype, device=x.device)
+        most = area if area < block + _REST else block + min(_REST - 1, area % block)
+        columns = tangrad.empty(most * taps, dtype=x.dtype, device=x.device)
     refs: list[Ref | None] = [recording.ref(t) for t in (y, x, w)]
     refs += [None if t is None else recording.ref(t.contiguous()) for t in (bias, columns)]
     numbers = [
