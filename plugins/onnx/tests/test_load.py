@@ -317,3 +317,14 @@ def test_an_initializer_may_be_read_from_numpy() -> None:
     made = model(LINEAR)
     made.graph.initializer[0].CopyFrom(numpy_helper.from_array(WEIGHT, "w"))
     assert tangrad.onnx.load(made).w.tolist() == WEIGHT.tolist()
+
+
+def test_what_a_model_makes_is_made_where_it_is() -> None:
+    made = tangrad.onnx.load(
+        model(
+            "g (float[N] x) => (float[N] y)"
+            " { s = Shape(x) c = ConstantOfShape<value = float[1] {2.0}>(s) y = Add(c, x) }"
+        )
+    )
+    assert made(tangrad.ones(3, device="reference")).device.type == "reference"
+    assert made(tangrad.ones(3)).device.type == "cpu"

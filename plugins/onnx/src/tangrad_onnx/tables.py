@@ -76,3 +76,18 @@ def _is_expressible(op: object) -> bool:
 
 def _joined(names: Iterable[str]) -> str:
     return ", ".join(names)
+
+
+# Ops that draw random numbers: a file draws others.
+DRAWS = frozenset(
+    "alpha_dropout bernoulli bernoulli_p bernoulli_tensor dropout dropout1d dropout2d dropout3d "
+    "feature_alpha_dropout fractional_max_pool2d fractional_max_pool2d_with_indices "
+    "fractional_max_pool3d fractional_max_pool3d_with_indices gumbel_softmax multinomial "
+    "native_dropout normal rand rand_like randint randint_below randint_between randint_like "
+    "randn randn_like randperm rrelu _permutation_of lobpcg pca_lowrank svd_lowrank".split()
+)
+
+
+def reason_of(name: str, told: str) -> str:
+    """Return why an op is not written, given what its export said."""
+    return "differs" if "is not" in told else "no form"

@@ -85,10 +85,11 @@ def to_tensor(value: Any, device: Any = None) -> Any:
     """Return an array as a tensor that owns its memory; everything else as it is."""
     if not isinstance(value, np.ndarray):
         return value
+    place = tangrad.get_default_device() if device is None else device
     if value.dtype == BFLOAT16:
         bits = np.ascontiguousarray(value).view(np.int16)
-        return tangrad.tensor(bits, device=device).view(tangrad.bfloat16).reshape(value.shape)
-    return tangrad.tensor(value, device=device)
+        return tangrad.tensor(bits, device=place).view(tangrad.bfloat16).reshape(value.shape)
+    return tangrad.tensor(value, device=place)
 
 
 def to_array(value: Any) -> Array:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
@@ -83,13 +85,23 @@ class OnnxModule(Module):
         for name, wanted, value in zip(self.input_names, self._expected, inputs, strict=True):
             self._check(name, wanted, value)
         try:
-            outputs = self._function(self, *inputs)
+            with self._made_there(inputs):
+                outputs = self._function(self, *inputs)
         except OnnxError:
             raise
         except Exception as error:
             raise self._located(error) from error
         results = tuple(map(_shown, outputs))
         return results[0] if len(results) == 1 else results
+
+    def _made_there(self, inputs: Any) -> AbstractContextManager[Any]:
+        """Have tensors that nodes make without operands be made where the model is."""
+        held = chain(inputs, self.parameters(), self.buffers())
+        device = next((t.device for t in held if isinstance(t, Tensor)), None)
+        if device is None or device == tangrad.get_default_device():
+            return nullcontext()
+        made: AbstractContextManager[Any] = tangrad.device(device)
+        return made
 
     def _check(self, name: str, wanted: Any, value: Any) -> None:
         if wanted is None or not isinstance(value, (Tensor, np.ndarray)):

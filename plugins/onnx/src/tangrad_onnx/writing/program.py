@@ -14,6 +14,7 @@ from onnx import ModelProto, TensorProto, helper
 import tangrad
 from tangrad import Tensor
 from tangrad_onnx.errors import OnnxExporterError, UnsupportedOperatorError
+from tangrad_onnx.writing.decompositions import table
 from tangrad_onnx.writing.forms import FORMS, WHOLE
 from tangrad_onnx.writing.forms.indexing import put_slice
 from tangrad_onnx.writing.functions import is_written, write_function
@@ -71,7 +72,7 @@ def write_model(
             whole = name in WHOLE or name in custom or is_written(node.target, opset)
             return whole and node.name not in taken_apart and not node.meta.get("writes")
 
-        lowered = program.run_decompositions({}, keep=keep)
+        lowered = program.run_decompositions(table(custom), keep=keep)
         made = _Model(lowered, opset, input_names, output_names, custom, custom_opsets or {})
         try:
             return made.model()

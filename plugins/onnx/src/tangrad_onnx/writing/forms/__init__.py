@@ -8,6 +8,7 @@ from tangrad_onnx.writing.forms import (  # noqa: F401  (each registers its form
     indexing,
     layers,
     quantization,
+    random,
     reductions,
     shapes,
 )

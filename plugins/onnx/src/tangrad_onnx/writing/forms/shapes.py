@@ -310,3 +310,21 @@ def _repeat(w: Writer, a: Any, out: Any) -> Any:
     if missing:
         name = w.unsqueeze(name, list(range(missing)))
     return w.op("Tile", name, w.sizes(a.repeats))
+
+
+@form("_spaced")
+def _spaced(w: Writer, a: Any, out: Any) -> Any:
+    steps = a.self.shape[0]
+    step = (a.end - a.start) / max(1, steps - 1)
+    place = np.arange(steps)
+    from_start = place < max(steps // 2, steps == 1)
+    both = np.where(from_start, place * step + a.start, (place - (steps - 1)) * step + a.end)
+    return w.constant(both, out.dtype)
+
+
+@form("eye", whole=True)
+def _eye(w: Writer, a: Any, out: Any) -> Any:
+    sizes = a.n, getattr(a, "m", None)
+    if any(isinstance(size, Size) for size in sizes):
+        raise UnsupportedOperatorError("a diagonal of ones of a size that varies")
+    return w.constant(np.eye(*out.shape), out.dtype)
