@@ -10,8 +10,10 @@ from tangrad.plugin import all_ops
 from tangrad_onnx.errors import UnsupportedOperatorError
 from tangrad_onnx.operators import OPERATORS
 from tangrad_onnx.reading.versions import changes
+from tangrad_onnx.writing.decompositions import DECOMPOSED
 from tangrad_onnx.writing.forms import FORMS, WHOLE
 from tangrad_onnx.writing.pointwise import FORMS_OF_STEPS
+from tangrad_onnx.writing.special import SPECIAL
 
 __all__ = ["operators_in", "ops_out"]
 
@@ -55,6 +57,8 @@ def _is_required(module: str) -> bool:
 def _kind(name: str, op: object) -> str:
     if name in FORMS:
         return "by a form, or by its parts" if name in WHOLE else "by a form"
+    if name in DECOMPOSED:
+        return "by its parts"
     kind = op.kind  # type: ignore[attr-defined]
     if kind == "pointwise":
         return "from its expression" if _is_expressible(op) else "has no form"
@@ -70,8 +74,8 @@ def _is_expressible(op: object) -> bool:
         steps = [step.op for step in described.typed(dtypes[0]).program.instructions]
     except (ExpressionTypeError, UnsupportedOperatorError, IndexError):
         return False
-    plain = {"load", "param", "literal", "convert", "cast"}
-    return all(step in plain or step in FORMS_OF_STEPS for step in steps)
+    known = {"load", "param", "literal", "convert", "cast", *FORMS_OF_STEPS, *SPECIAL}
+    return all(step in known for step in steps)
 
 
 def _joined(names: Iterable[str]) -> str:

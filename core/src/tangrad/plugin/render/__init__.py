@@ -31,7 +31,7 @@ TYPE_CHECKING = False  # who types programs writes no C: what writes it is loade
 if TYPE_CHECKING:
     from tangrad.expr.render import DIALECTS, Dialect, render_conversion, suffix
     from tangrad.expr.render import c_prelude as prelude
-    from tangrad.plugin.render.functions import own_functions
+    from tangrad.plugin.render.functions import own_functions, own_program, repeated
 
 __all__ = [
     "BITS",
@@ -55,19 +55,21 @@ __all__ = [
     "describe",
     "folds",
     "own_functions",
+    "own_program",
     "parse",
     "pointwise_ops",
     "prelude",
     "render_conversion",
+    "repeated",
     "suffix",
 ]
 
 
 def __getattr__(name: str) -> object:
-    if name == "own_functions":
-        from tangrad.plugin.render.functions import own_functions
+    if name in ("own_functions", "own_program", "repeated"):
+        from tangrad.plugin.render import functions
 
-        return own_functions
+        return getattr(functions, name)
     if name not in ("DIALECTS", "Dialect", "prelude", "render_conversion", "suffix"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tangrad.expr import render

@@ -239,21 +239,6 @@ def _weight_gradient(
     return tangrad.cat(parts, 0)
 
 
-def _input_gradient(
-    weight: Tensor, grad: Tensor, shape: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Tensor:
-    places = len(stride)
-    function = getattr(tangrad.nn.functional, f"conv_transpose{places}d")
-    extra = [
-        shape[2 + d]
-        - ((grad.shape[2 + d] - 1) * stride[d] - 2 * padding[d])
-        - dilation[d] * (weight.shape[2 + d] - 1)
-        - 1
-        for d in range(places)
-    ]
-    return function(grad, weight, None, stride, padding, extra, groups, dilation)
-
-
 def _recurrence(decay: Tensor, input: Tensor, dim: int) -> Tensor:
     state, found = None, []
     for d, x in zip(decay.unbind(dim), input.unbind(dim), strict=True):
@@ -272,7 +257,6 @@ _OWN: dict[str, Callable[..., Any]] = {
     "_linalg_solve": _solve,
     "_linalg_solve_triangular": _solve_triangular,
     "cholesky_inverse": _cholesky_inverse,
-    "convolution_input": _input_gradient,
     "convolution_weight": _weight_gradient,
     "geqrf": _geqrf,
     "linalg_householder_product": _householder_product,
@@ -298,9 +282,20 @@ _DEFINED = (
 DECOMPOSED = frozenset((*_OWN, *_DEFINED))
 
 
+def _defined(op: Any) -> Callable[..., Any]:
+    """Return what an op's definition says that it is made of, given all that a call may leave out."""
+    params = op.definition.schema.params
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        rest = params[len(args) :]
+        return op.definition.decompose(*args, *(kwargs.get(p.name, p.default) for p in rest))
+
+    return call
+
+
 def table(custom: Any) -> dict[Any, Callable[..., Any]]:
     """Return {op: function} of what is taken apart, but what a user has a form for."""
     ops = all_ops()
     found = {ops[name]: function for name, function in _OWN.items()}
-    found |= {ops[name]: ops[name].definition.decompose for name in _DEFINED}
+    found |= {ops[name]: _defined(ops[name]) for name in _DEFINED}
     return {op: function for op, function in found.items() if op.name not in custom}

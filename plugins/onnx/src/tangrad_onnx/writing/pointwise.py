@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tangrad
 from tangrad.plugin.render import ExpressionTypeError, PointwiseOp
 from tangrad_onnx.errors import UnsupportedOperatorError
 from tangrad_onnx.writing.graph import Size, Value, Writer
+from tangrad_onnx.writing.special import divisor, looped, program_of
 
 __all__ = ["FORMS_OF_STEPS", "write_pointwise"]
 
@@ -179,6 +180,12 @@ def _sign(s: _Step, x: str) -> str:
     return s.op("Where", s.op("IsNaN", x), s.number(0), s.op("Sign", x))
 
 
+def _multiple(s: _Step, a: str, b: str) -> str:
+    shared = divisor(s.w, a, b, _dtype(s.operand))
+    safe = s.op("Max", shared, s.number(1))
+    return s.op("Abs", s.op("Mul", s.op("Div", a, safe), b))
+
+
 def _frac(s: _Step, x: str) -> str:
     return s.op("Sub", x, _trunc(s, x))
 
@@ -223,6 +230,7 @@ FORMS_OF_STEPS: dict[str, Callable[..., str]] = {
     "fmin": _number_first("Min"),
     "fmod": lambda s, a, b: s.op("Mod", a, b, fmod=1),
     "frac": _frac,
+    "gcd": lambda s, a, b: divisor(s.w, a, b, _dtype(s.operand)),
     "ge": _named("GreaterOrEqual"),
     "gt": _named("Greater"),
     "hypot": lambda s, a, b: s.op("Sqrt", s.op("Add", s.op("Mul", a, a), s.op("Mul", b, b))),
@@ -230,6 +238,7 @@ FORMS_OF_STEPS: dict[str, Callable[..., str]] = {
     "isfinite": _isfinite,
     "isinf": _isinf,
     "isnan": _named("IsNaN"),
+    "lcm": _multiple,
     "le": _named("LessOrEqual"),
     "log": _named("Log"),
     "log10": lambda s, x: s.op("Div", s.op("Log", x), s.number(math.log(10))),
@@ -318,7 +327,7 @@ def _written(
     kinds: list[str],
     wanted: str,
     given: Mapping[str, Any],
-    described: PointwiseOp,
+    described: Any,
     promoted: str,
 ) -> str:
     if step.op == "load":
@@ -343,6 +352,15 @@ def _written(
     args = [names[at] for at in step.args]
     if step.op in ("convert", "cast"):
         return w.cast(args[0], _dtype(kinds[step.args[0]]), _dtype(wanted))
+    if step.op == "iterate":
+        return looped(w, step, args, lambda program, given: _evaluated(w, program, given))
+    special = program_of(step.op)
+    if special is not None:
+        wide = [
+            w.cast(name, _dtype(kinds[at]), tangrad.float64)
+            for name, at in zip(args, step.args, strict=True)
+        ]
+        return w.cast(_evaluated(w, special, wide)[0], tangrad.float64, _dtype(wanted))
     form = FORMS_OF_STEPS.get(step.op)
     if form is None:
         raise UnsupportedOperatorError(
@@ -369,6 +387,34 @@ def _written(
             args[i] if stays and wanted == have else w.cast(args[i], _dtype(have), _dtype(operand))
         )
     return form(_Step(w, operand, wanted), *args)
+
+
+class _Plain:
+    """What a program that no op describes is described by."""
+
+    fixed: Mapping[str, str] = {}
+    title = "a special function"
+
+
+def _evaluated(w: Writer, program: Any, given: Sequence[str]) -> list[str]:
+    """Write a program and return the names of its results.
+
+    Args:
+        w: the graph.
+        program: of which all inputs have one dtype.
+        given: names of the inputs.
+    """
+    kind = program.compute
+    inputs = {
+        text: Value(name, _dtype(kind), 0, ())
+        for text, name in zip(program.inputs, given, strict=True)
+    }
+    names: list[str] = []
+    kinds: list[str] = []
+    for step in program.instructions:
+        names.append(_written(w, step, names, kinds, step.type, inputs, _Plain, kind))
+        kinds.append(step.type)
+    return [names[at] for at in program.results]
 
 
 def _promoted(described: PointwiseOp, given: Mapping[str, Any]) -> str:

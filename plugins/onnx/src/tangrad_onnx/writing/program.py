@@ -17,6 +17,7 @@ from tangrad_onnx.errors import OnnxExporterError, UnsupportedOperatorError
 from tangrad_onnx.writing.decompositions import table
 from tangrad_onnx.writing.forms import FORMS, WHOLE
 from tangrad_onnx.writing.forms.indexing import put_slice
+from tangrad_onnx.writing.forms.shapes import put_diagonal
 from tangrad_onnx.writing.functions import is_written, write_function
 from tangrad_onnx.writing.graph import Size, Value, Writer, type_of
 from tangrad_onnx.writing.pointwise import write_pointwise
@@ -487,6 +488,8 @@ class _Model:
         if kind == "slice":
             axis = a.dim % whole.rank
             return put_slice(self.w, whole, name, axis, a.start or 0, a.step, None)
+        if kind == "diagonal":
+            return put_diagonal(self.w, whole, name, a)
         raise UnsupportedOperatorError(f"a write through the view {kind!r}")
 
 

@@ -76,6 +76,24 @@ form("conv1d", "conv2d", "conv3d", whole=True)(_conv)
 form("convolution", "convolution_biased")(_conv)
 
 
+@form("convolution_input")
+def _input_gradient(w: Writer, a: Any, out: Any) -> Any:
+    kernel = a.weight.shape[2:]
+    ends = zip(a.shape[2:], a.grad.shape[2:], kernel, a.stride, a.padding, a.dilation, strict=True)
+    more = [n - (g - 1) * s + 2 * p - d * (k - 1) - 1 for n, g, k, s, p, d in ends]
+    return w.op(
+        "ConvTranspose",
+        a.grad.name,
+        a.weight.name,
+        kernel_shape=list(kernel),
+        strides=list(a.stride),
+        dilations=list(a.dilation),
+        group=a.groups,
+        pads=list(a.padding) * 2,
+        output_padding=more,
+    )
+
+
 @form("conv_transpose1d", "conv_transpose2d", "conv_transpose3d", whole=True)
 def _conv_transpose(w: Writer, a: Any, out: Any) -> Any:
     rank = a.weight.rank - 2

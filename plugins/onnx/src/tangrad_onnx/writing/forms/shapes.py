@@ -104,18 +104,32 @@ def _unbind(w: Writer, a: Any, out: Any) -> Any:
 
 @form("diagonal")
 def _diagonal(w: Writer, a: Any, out: Any) -> Any:
-    rank = a.self.rank
-    dim1, dim2 = a.dim1 % rank, a.dim2 % rank
-    rest = [dim for dim in range(rank) if dim not in (dim1, dim2)]
-    rows, columns = a.self.shape[dim1], a.self.shape[dim2]
-    moved = w.op("Transpose", a.self.name, perm=[dim1, dim2, *rest])
-    count = out.shape[-1]
-    row, column = max(-a.offset, 0), max(a.offset, 0)
-    at = np.stack([np.arange(count) + row, np.arange(count) + column], -1).astype(np.int64)
+    order, at = _places_of_diagonal(a.self, a)
+    moved = w.op("Transpose", a.self.name, perm=order)
+    found = w.op("GatherND", moved, w.constant(at))
+    return w.op("Transpose", found, perm=[*range(1, a.self.rank - 1), 0])
+
+
+def put_diagonal(w: Writer, whole: Value, name: str, a: Any) -> str:
+    """Return a tensor with others on a diagonal."""
+    order, at = _places_of_diagonal(whole, a)
+    moved = w.op("Transpose", whole.name, perm=order)
+    source = w.op("Transpose", name, perm=[whole.rank - 2, *range(whole.rank - 2)])
+    made = w.op("ScatterND", moved, w.constant(at), source)
+    return str(w.op("Transpose", made, perm=np.argsort(order).tolist()))
+
+
+def _places_of_diagonal(x: Value, a: Any) -> tuple[list[int], Any]:
+    """Return dimensions with those of the diagonal first, and its places in these."""
+    dim1, dim2 = a.dim1 % x.rank, a.dim2 % x.rank
+    rest = [dim for dim in range(x.rank) if dim not in (dim1, dim2)]
+    rows, columns = x.shape[dim1], x.shape[dim2]
     if rows * columns == 0:
         raise UnsupportedOperatorError("a diagonal of nothing")
-    found = w.op("GatherND", moved, w.constant(at))
-    return w.op("Transpose", found, perm=[*range(1, len(rest) + 1), 0])
+    row, column = max(-a.offset, 0), max(a.offset, 0)
+    count = max(0, min(rows - row, columns - column))
+    at = np.stack([np.arange(count) + row, np.arange(count) + column], -1).astype(np.int64)
+    return [dim1, dim2, *rest], at
 
 
 @form("unfold")
