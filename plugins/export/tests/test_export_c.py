@@ -216,7 +216,8 @@ def test_models_link_into_one_program_of_two_languages(tmp_path: Path) -> None:
     main = tmp_path / "main.c"
     main.write_text(
         '#include "first.h"\n#include "second.h"\n'
-        "int main(void) { float x[2] = {1, 2}, y[2]; return first_run(x, y) || second_run(x, y); }\n"
+        "int main(void) {\n    float x[2] = {1, 2}, y[2];\n"
+        "    return first_run(x, y) || second_run(x, y);\n}\n"
     )
     files = [str(tmp_path / f"{name}.c") for name in ("first", "second")]
     compiled(main, tmp_path / "main", *files)

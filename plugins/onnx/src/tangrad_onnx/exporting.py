@@ -20,6 +20,7 @@ from tangrad_onnx.program import ONNXProgram
 from tangrad_onnx.quantized_modules import on_floats
 from tangrad_onnx.state import custom_forms, exporting
 from tangrad_onnx.writing.program import write_model
+from tangrad_onnx.writing.symbolic import symbolic_functions
 
 __all__ = ["export"]
 
@@ -97,7 +98,7 @@ def export(
     if not OLDEST <= opset <= newest:
         raise OnnxExporterError(f"opset_version is {opset}; {OLDEST} to {newest} are written")
     arguments = args if isinstance(args, tuple) else (args,)
-    with exporting(), _left_as_it_is(model, training):
+    with exporting(), _left_as_it_is(model, training), symbolic_functions():
         program = _program(model, arguments, kwargs, dynamic_shapes, dynamic_axes, input_names)
         proto = write_model(
             program,

@@ -13,7 +13,7 @@ import tangrad
 from tangrad import Tensor
 from tangrad.plugin import all_ops
 
-__all__ = ["DECOMPOSED", "table"]
+__all__ = ["DECOMPOSED", "refuse_by_values", "table"]
 
 # Columns up to which a factorization is written.
 _MOST = 64
@@ -282,8 +282,28 @@ _DEFINED = (
 DECOMPOSED = frozenset((*_OWN, *_DEFINED))
 
 
+def refuse_by_values(name: str | None, node: Any) -> None:
+    """Refuse a call whose parts depend on the numbers of the example.
+
+    Raises:
+        UnsupportedOperatorError: it is such a call.
+    """
+    from tangrad_onnx.errors import UnsupportedOperatorError
+
+    if name == "histc":
+        least, most = (*node.args[2:4], *(node.kwargs.get(k, 0) for k in ("min", "max")))[:2]
+        by_values = least == most
+    else:
+        by_values = name in ("histogram", "histogramdd") and node.kwargs.get("range") is None
+    if by_values:
+        raise UnsupportedOperatorError(
+            "its range is that of the values, which a file does not look at; give it a range",
+            operator=name,
+        )
+
+
 def _defined(op: Any) -> Callable[..., Any]:
-    """Return what an op's definition says that it is made of, given all that a call may leave out."""
+    """Return what an op's definition says that it is made of, as a call with defaults."""
     params = op.definition.schema.params
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -14,13 +14,14 @@ from onnx import ModelProto, TensorProto, helper
 import tangrad
 from tangrad import Tensor
 from tangrad_onnx.errors import OnnxExporterError, UnsupportedOperatorError
-from tangrad_onnx.writing.decompositions import table
+from tangrad_onnx.writing.decompositions import refuse_by_values, table
 from tangrad_onnx.writing.forms import FORMS, WHOLE
 from tangrad_onnx.writing.forms.indexing import put_slice
 from tangrad_onnx.writing.forms.shapes import put_diagonal
 from tangrad_onnx.writing.functions import is_written, write_function
 from tangrad_onnx.writing.graph import Size, Value, Writer, type_of
 from tangrad_onnx.writing.pointwise import write_pointwise
+from tangrad_onnx.writing.symbolic import Graph, SymbolicFunction, names_of
 
 __all__ = ["write_model"]
 
@@ -70,7 +71,9 @@ def write_model(
 
         def keep(node: Any) -> bool:
             name = getattr(node.target, "name", None)
+            refuse_by_values(name, node)
             whole = name in WHOLE or name in custom or is_written(node.target, opset)
+            whole = whole or isinstance(node.target, SymbolicFunction)
             return whole and node.name not in taken_apart and not node.meta.get("writes")
 
         lowered = program.run_decompositions(table(custom), keep=keep)
@@ -263,6 +266,12 @@ class _Model:
             self._call(node)
         elif is_written(target, self.opset):
             self.values[node] = write_function(self.w, node, self._given)
+        elif isinstance(target, SymbolicFunction):
+            several = isinstance(node.meta.get("val"), (tuple, list)) or any(
+                user.target is operator.getitem for user in node.users
+            )
+            given = self._given(list(node.args))
+            self.values[node] = target.write(self.w, given, several)
         elif target is tangrad.set_grad_enabled or node.op == "get_attr":
             return
         elif target is tangrad.cond:
@@ -384,7 +393,7 @@ class _Model:
         op = node.target
         form = self.custom.get(op.name)
         if form is not None:
-            return form(self.w, *self._given(list(node.args)), **self._named(node))
+            return names_of(form(Graph(self.w), *self._given(list(node.args)), **self._named(node)))
         arguments = self._arguments(node)
         out = self._results(node)
         found = FORMS.get(op.name)

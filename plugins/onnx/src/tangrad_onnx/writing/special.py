@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
 from onnx import TensorProto, helper
 
 import tangrad
@@ -75,8 +76,7 @@ def _zeta() -> str:
     whole = f"{terms} + w ** (1 - a) / (a - 1) + 0.5 * w ** -a + {' + '.join(rest)}"
     below = f"where(b == floor(b), inf, where(a == floor(a), {whole}, nan))"
     return (
-        f"w = b + {_TERMS}; where(a == 1, inf, where(a < 1, nan,"
-        f" where(b <= 0, {below}, {whole})))"
+        f"w = b + {_TERMS}; where(a == 1, inf, where(a < 1, nan, where(b <= 0, {below}, {whole})))"
     )
 
 
@@ -88,7 +88,8 @@ _TEXTS = {
     "polygamma": "where(a == 0, digamma(b), where(a * 0.5 == floor(a * 0.5), -1.0, 1.0)"
     " * exp(lgamma(a + 1)) * zeta(a + 1, b))",
     # Near zero by its series: the quantile of what is near one half loses digits.
-    "erfinv": "x = abs(a); where(x < 1e-4, 0.886226925452758 * (a + 0.2617993877991494 * a * a * a),"
+    "erfinv": "x = abs(a); where(x < 1e-4,"
+    " 0.886226925452758 * (a + 0.2617993877991494 * a * a * a),"
     " -sign(a) * ndtri((1 - x) * 0.5) * 0.7071067811865476)",
     "frexp_exponent": "x = abs(a); plain = (x > 0) & (x < inf);"
     " e = where(plain, floor(log2(where(plain, x, 1.0))) + 1, 0.0);"
@@ -100,7 +101,8 @@ _TEXTS = {
 SPECIAL = frozenset(
     (
         *_TEXTS,
-        *"airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 erfcx gamma_density i0 i0e i1 i1e".split(),
+        *"airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 erfcx gamma_density".split(),
+        *("i0", "i0e", "i1", "i1e"),
         *"chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v".split(),
         *"chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he igamma igammac".split(),
         *"laguerre_polynomial_l legendre_polynomial_p log_ndtr modified_bessel_k0".split(),
@@ -169,7 +171,10 @@ def _loop(
     inner = [w.unique("state") for _ in states]
     more, following = body(round_, inner)
     any_more = w.op("ReduceMax", w.cast(more, tangrad.bool, tangrad.int32), keepdims=0)
-    results = [w.cast(any_more, tangrad.int32, tangrad.bool), *(w.op("Identity", name) for name in following)]
+    results = [
+        w.cast(any_more, tangrad.int32, tangrad.bool),
+        *(w.op("Identity", name) for name in following),
+    ]
     made, w.nodes = w.nodes, outer
     kind = type_of(dtype)
     graph = helper.make_graph(
@@ -185,8 +190,8 @@ def _loop(
             *(helper.make_tensor_value_info(name, kind, None) for name in results[1:]),
         ],
     )
-    most = w.size(bound)
-    found = w.op("Loop", most, None, *states, outputs=len(states), body=graph)
+    most, begins = w.size(bound), w.constant(np.array(True))
+    found = w.op("Loop", most, begins, *states, outputs=len(states), body=graph)
     return [found] if len(states) == 1 else list(found)
 
 
