@@ -177,6 +177,25 @@ def test_a_model_that_is_trained_to_be_quantized() -> None:
 
 
 def test_a_quantized_module_without_a_form_is_named() -> None:
-    model = quantization.quantize_dynamic(nn.Sequential(nn.Linear(3, 2)), {nn.Linear})
-    with pytest.raises(tangrad.onnx.OnnxExporterError, match="0 is a quantized Linear, which has"):
-        tangrad.onnx.export(model, (tangrad.randn(1, 3),))
+    model = quantization.quantize_dynamic(nn.Sequential(nn.LSTM(3, 2)), {nn.LSTM})
+    with pytest.raises(tangrad.onnx.OnnxExporterError, match="0 is a quantized LSTM, which has"):
+        tangrad.onnx.export(model, (tangrad.randn(1, 1, 3),))
+
+
+@pytest.mark.parametrize("reduced", [True, False])
+def test_dynamic_layers_choose_their_range_in_the_file(reduced: bool) -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4, bias=False)).eval()
+    small = quantization.quantize_dynamic(model)
+    for layer in (small[0], small[2]):
+        layer.version = 4 if reduced else 3  # of files, before which all levels were used
+    x = tangrad.randn(3, 8)
+    proto = exported(small, x, dynamic_shapes=({0: Dim("n")},))
+    assert operators(proto).count("MatMulInteger") == 2
+    kind = "QuantizeLinear" if reduced else "DynamicQuantizeLinear"
+    assert operators(proto).count(kind) == 2
+    for given in (x, tangrad.randn(5, 8) * 10, x.abs()):
+        found, wanted = run(proto, given), small(given)
+        assert (found - wanted).abs().max() < 0.03 * wanted.abs().max()
+        tangrad.testing.assert_close(found, tangrad.onnx.load(proto)(given))
+    weights = [i for i in proto.graph.initializer if i.name.endswith("weight_quantized")]
+    assert {i.data_type for i in weights} == {onnx.TensorProto.INT8}

@@ -193,6 +193,8 @@ def _form(module: Any, path: str) -> nn.Module:
     name = type(module).__name__
     if hasattr(module, "fake_quant_enabled"):
         return _frozen(module, path)
+    if ".dynamic." in type(module).__module__ and name in ("Linear", "LinearReLU"):
+        return module  # its op has a form
     if name == "DeQuantize" or name == "Dropout":
         return nn.Identity()
     if name == "Quantize":

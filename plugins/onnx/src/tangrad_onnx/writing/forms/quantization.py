@@ -94,3 +94,41 @@ def _quantized(x: Any, scale: Any, zero: Any, axis: int | None, a: Any) -> Any:
     inverse = (np.float32(1) / scale.astype(np.float32)).reshape(shape)
     level = np.rint(x * inverse) + zero.astype(np.float32).reshape(shape)
     return np.clip(level, a.quant_min, a.quant_max).astype(zero.dtype)
+
+
+@form("quantized_product_dynamic")
+def _dynamic(w: Writer, a: Any, out: Any) -> Any:
+    packed = w.held(a.packed.name)
+    columns, depth = a.scales.shape[0], a.input.shape[1]
+    if packed is None:
+        return None
+    blocks, quads = packed.shape[:2]
+    matrix = packed.transpose(0, 2, 1, 3).reshape(blocks * 16, quads * 4)[:columns, :depth]
+    title = f"{w.module}.weight_quantized" if w.module else "weight_quantized"
+    weight = w.tensor_of(np.ascontiguousarray(matrix.T), title)
+    levels, scale, zero = _levels_of(w, a.input.name, a.reduce_range)
+    zeros = w.constant(np.array(0, np.int8))
+    if a.weight_zeros is not None:
+        zeros = w.cast(a.weight_zeros.name, tangrad.int32, tangrad.int8)
+    sums = w.op("MatMulInteger", levels, weight, zero, zeros)
+    unit = w.op("Mul", scale, a.scales.name)
+    made = w.op("Mul", w.cast(sums, tangrad.int32, tangrad.float32), unit)
+    if a.bias is not None:
+        made = w.op("Add", made, a.bias.name)
+    return w.op("Relu", made) if a.relu else made
+
+
+def _levels_of(w: Writer, name: str, reduce_range: bool) -> tuple[str, str, str]:
+    """Return a tensor quantized by its own range, its scale and its zero point."""
+    if not reduce_range:
+        levels, scale, zero = w.op("DynamicQuantizeLinear", name, outputs=3)
+        return levels, scale, zero
+    # One bit stays unused: the operator of the standard has no such range.
+    none = w.constant(0.0)
+    low = w.op("Min", w.op("ReduceMin", name, keepdims=0), none)
+    high = w.op("Max", w.op("ReduceMax", name, keepdims=0), none)
+    width = w.op("Div", w.op("Sub", high, low), w.constant(127.0))
+    scale = w.op("Where", w.op("Equal", width, none), w.constant(0.1), width)
+    level = w.op("Round", w.op("Div", w.op("Neg", low), scale))
+    zero = w.cast(level, tangrad.float32, tangrad.uint8)
+    return str(w.op("QuantizeLinear", name, scale, zero)), str(scale), zero
