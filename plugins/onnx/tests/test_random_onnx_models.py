@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 pytest.importorskip("onnx")
-random_graphs: Any = pytest.importorskip("random_graphs")
+random_onnx_models: Any = pytest.importorskip("random_onnx_models")
 
 COUNT = 3000 if os.environ.get("TANGRAD_TESTS") == "full" else 60
 
 
-def test_random_models_compute_what_the_reference_evaluator_does() -> None:
-    wrong = {seed: text for seed in range(COUNT) if (text := random_graphs.told(seed))}
+def test_random_onnx_models_compute_what_the_reference_evaluator_does() -> None:
+    wrong = {seed: text for seed in range(COUNT) if (text := random_onnx_models.told(seed))}
     assert not wrong

@@ -1,6 +1,6 @@
 """Random small models: what a loaded one computes is what the reference evaluator computes.
 
-A script, too: `python random_graphs.py FIRST COUNT` tries the seeds from FIRST on.
+A script, too: `python random_onnx_models.py FIRST COUNT` tries the seeds from FIRST on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import tangrad
