@@ -124,7 +124,7 @@ def compared(proto: Any, given: Any, result: Any, drawn: bool) -> str:
         found = outputs_of(proto, [t.numpy() for t in given])
     except Exception as error:
         return f"does not run: {type(error).__name__}: {error}"
-    wanted = [as_pairs(t.detach()).resolve_neg().numpy() for t in result]
+    wanted = [as_pairs(t.detach()).resolve_conj().resolve_neg().numpy() for t in result]
     return difference(found, wanted, drawn)
 
 

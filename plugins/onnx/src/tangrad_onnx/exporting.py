@@ -132,11 +132,7 @@ class _Called(Module):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
-        self.function = function
-
-    def forward(self, *args: Any) -> Any:
-        """Call the function."""
-        return self.function(*args)
+        self.forward = function  # whose arguments keep their names
 
 
 def _program(
@@ -160,12 +156,6 @@ def _program(
         args, kwargs = args[:-1], args[-1]
     if dynamic_shapes is None and dynamic_axes:
         dynamic_shapes = _shapes(args, kwargs or {}, dynamic_axes, list(input_names or ()))
-    if isinstance(model, _Called) and dynamic_shapes is not None:
-        dynamic_shapes = (
-            (tuple(dynamic_shapes),)
-            if not isinstance(dynamic_shapes, dict)
-            else (tuple(dynamic_shapes.values()),)
-        )
     if dynamic_shapes is not None:
         args, kwargs = _enlarged(args, kwargs, dynamic_shapes)
     return exported(model, args, kwargs, dynamic_shapes=dynamic_shapes)

@@ -247,6 +247,14 @@ def _recurrence(decay: Tensor, input: Tensor, dim: int) -> Tensor:
     return tangrad.stack(found, dim)
 
 
+def _unfolded(g: Tensor, shape: Any, dimension: int, size: int, step: int) -> Tensor:
+    """Add what overlaps: each window back to where it was taken from."""
+    dim = dimension % len(shape)
+    rows = g.movedim(-1, dim + 1).flatten(dim, dim + 1)
+    at = tangrad.tensor([i * step + k for i in range(g.shape[dim]) for k in range(size)])
+    return tangrad.zeros(tuple(shape), dtype=g.dtype).index_add(dim, at, rows)
+
+
 _OWN: dict[str, Callable[..., Any]] = {
     "_cholesky_solve": _cholesky_solve,
     "_int_mm": _integer_product,
@@ -264,6 +272,7 @@ _OWN: dict[str, Callable[..., Any]] = {
     "linalg_qr": _qr,
     "linear_recurrence": _recurrence,
     "ormqr": _ormqr,
+    "unfold_backward": _unfolded,
 }
 # Those whose definition itself says what they are made of.
 _DEFINED = (

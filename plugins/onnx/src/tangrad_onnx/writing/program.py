@@ -20,6 +20,7 @@ from tangrad_onnx.writing.forms.indexing import put_slice
 from tangrad_onnx.writing.forms.shapes import put_diagonal
 from tangrad_onnx.writing.functions import is_written, write_function
 from tangrad_onnx.writing.graph import Size, Value, Writer, type_of
+from tangrad_onnx.writing.pairs import Pair, is_complex, real_dtype, write_pairs
 from tangrad_onnx.writing.pointwise import write_pointwise
 from tangrad_onnx.writing.symbolic import Graph, SymbolicFunction, names_of
 
@@ -174,6 +175,10 @@ class _Model:
                 continue
             self.w.module, self.w.origin = "", "output"
             value = node.meta["val"]
+            if value.dtype.is_complex:
+                raise UnsupportedOperatorError(
+                    "complex numbers are no results of a file: return tangrad.view_as_real of them"
+                )
             number = len(results)
             given = number < len(self.output_names)
             name = self.output_names[number] if given else self.w.unique(f"output_{number}")
@@ -225,11 +230,29 @@ class _Model:
     def _value(self, node: Any) -> Any:
         """Return what a node stands for, as forms take it."""
         meta = node.meta.get("val")
+        if isinstance(meta, Tensor) and meta.dtype.is_complex:
+            return self._pair(node, meta)
         if isinstance(meta, Tensor):
             return Value(self._name(node), meta.dtype, meta.ndim, tuple(meta.shape))
         if node in self.values:
             return self.values[node]
         raise UnsupportedOperatorError(f"the value {node.name!r} has no form in ONNX")
+
+    def _pair(self, node: Any, meta: Any) -> Pair:
+        """Return what a complex tensor stands for, its parts."""
+        node = self._root(node)
+        if node in self.lazy:
+            target, _ = self.lazy.pop(node)
+            parts = tangrad.view_as_real(self.program._tensor(target).resolve_conj())
+            names = (f"{target}.{part}" for part in ("real", "imag"))
+            self.values[node] = tuple(
+                self.w.tensor(parts[..., k].contiguous(), name) for k, name in enumerate(names)
+            )
+        found = self.values.get(node)
+        if not (isinstance(found, tuple) and len(found) == 2):
+            raise UnsupportedOperatorError("complex numbers are no inputs of a file")
+        dtype = real_dtype(meta.dtype)
+        return Pair(*(Value(str(name), dtype, meta.ndim, tuple(meta.shape)) for name in found))
 
     def _given(self, value: Any) -> Any:
         if hasattr(value, "op") and hasattr(value, "meta"):
@@ -396,6 +419,13 @@ class _Model:
             return names_of(form(Graph(self.w), *self._given(list(node.args)), **self._named(node)))
         arguments = self._arguments(node)
         out = self._results(node)
+        outs = out if isinstance(out, list) else [out]
+        if is_complex(list(arguments.values())) or any(
+            o is not None and o.dtype.is_complex for o in outs
+        ):
+            if node.meta.get("writes") or op.name.endswith("_"):
+                raise UnsupportedOperatorError("a write into complex numbers", operator=op.name)
+            return write_pairs(self.w, op, arguments, out)
         found = FORMS.get(op.name)
         if found is not None:
             made = found(self.w, SimpleNamespace(**arguments), out)

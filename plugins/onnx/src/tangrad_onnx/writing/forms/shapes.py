@@ -20,11 +20,6 @@ def _view(w: Writer, a: Any, out: Any) -> Any:
     return w.reshape(a.self.name, a.size if hasattr(a, "size") else a.shape)
 
 
-@form("view_as_real", "view_as_complex")
-def _complex(w: Writer, a: Any, out: Any) -> Any:
-    raise UnsupportedOperatorError("operators of ONNX take no complex numbers")
-
-
 @form("permute")
 def _permute(w: Writer, a: Any, out: Any) -> Any:
     if not a.self.rank:
@@ -151,7 +146,13 @@ def _as_strided(w: Writer, a: Any, out: Any) -> Any:
     return w.op("Gather", flat, w.constant(at.astype(np.int64)))
 
 
+@form("_neg_view")
+def _negative(w: Writer, a: Any, out: Any) -> Any:
+    return w.op("Neg", a.self.name)
+
+
 @form(
+    "_conj",
     "alias",
     "detach",
     "clone",
