@@ -7,6 +7,7 @@ for what a file holds.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -118,6 +119,11 @@ def save(
         f.flush()
 
 
+def _trusts_all_files() -> bool:
+    value = os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "")
+    return value.lower() in ("1", "y", "yes", "true")
+
+
 def load(
     f: Any,
     map_location: Any = None,
@@ -137,7 +143,8 @@ def load(
             of a storage and its location.
         pickle_module: another module in place of `pickle`; only with `weights_only=False`.
         weights_only: build tensors and plain values only (the default), or run whatever the file
-            names: only for files that you trust.
+            names: only for files that you trust. Where it is not given, the environment's
+            `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` means False, for programs of before that default.
         mmap: let the tensors lie on the file, read when they are used, and not checked.
         pickle_load_args: further arguments of the unpickler; only with `weights_only=False`.
 
@@ -147,7 +154,7 @@ def load(
         RuntimeError: `pickle_module` is given with `weights_only=True`.
     """
     plain = weights_only is None or weights_only
-    if plain and weights_only is None and pickle_module is not None:
+    if weights_only is None and (pickle_module is not None or _trusts_all_files()):
         plain = False
     if plain and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")

@@ -235,7 +235,7 @@ def randn_like(
 
 
 @composite(
-    "randint_like(Tensor input, int low, int? high=None, *, dtype? dtype=None,"
+    "randint_like(Tensor input, int? low=None, int? high=None, *, dtype? dtype=None,"
     " layout? layout=None, device? device=None, bool requires_grad=False,"
     " bool pin_memory=False, memory_format? memory_format=None, generator? generator=None)"
     " -> Tensor",
@@ -245,7 +245,7 @@ def randn_like(
 )
 def randint_like(
     input: Any,
-    low: int,
+    low: int | None,
     high: int | None,
     dtype: Any,
     layout: Any,
@@ -259,7 +259,9 @@ def randint_like(
 
     One number alone is `high`, and `low` is 0.
     """
-    low, high = (0, low) if high is None else (low, high)
+    if low is None and high is None:
+        raise TypeError("randint_like() missing 1 required positional argument: 'high'")
+    low, high = (0, low) if high is None else (low or 0, high)
     drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
     drawn = drawn.random_(low, high, generator=generator)
     return drawn.requires_grad_() if requires_grad else drawn

@@ -283,6 +283,7 @@ def _show_private_names() -> None:
         ).parse_to(args, kwargs)
     )
     importlib.import_module(f"{OURS}.compat.keys").show(compiled)
+    compiled.ScriptObject = ours.ScriptObject
     ours.ops.aten = _Aten()
     ours.ScriptModule = ours.jit.ScriptModule  # type: ignore[attr-defined]
     compiled._disabled_torch_function_impl = _WithoutOverrides()

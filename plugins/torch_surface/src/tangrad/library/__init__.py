@@ -7,6 +7,7 @@ device or differentiated by its expression is defined by `tangrad.plugin` instea
 from __future__ import annotations
 
 from tangrad.library.check import OpCheckError, opcheck
+from tangrad.library.classes import register_class
 from tangrad.library.definitions import CustomOpDef, custom_op, triton_op, wrap_triton
 from tangrad.library.operator import get_ctx
 from tangrad.library.registration import (
@@ -41,6 +42,7 @@ __all__ = [
     "opcheck",
     "register_autocast",
     "register_autograd",
+    "register_class",
     "register_fake",
     "register_kernel",
     "register_torch_dispatch",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tangrad
+from tangrad.library.classes import find_class
 from tangrad.library.schemas import Argument, FunctionSchema
 
 __all__ = ["bind", "check_results", "short_form"]
@@ -106,11 +107,16 @@ def _one(base: str, value: Any) -> Any:
         if isinstance(value, str):
             raise TypeError
         return float(value) if base == "float" else complex(value)
+    if base.startswith("__torch__."):
+        cls = find_class(base)
+        if cls is None or not isinstance(value, cls):
+            raise TypeError
+        return value
     if base == "Device":
         return value if isinstance(value, tangrad.device) else tangrad.device(value)
     wanted: tuple[type, ...] = {
         "bool": (bool, int),
-        "str": (str,),
+        "str": (str, bytes),  # texts of C++, which need not be UTF-8
         "Scalar": (bool, int, float, complex),
         "ScalarType": (tangrad.dtype,),
     }.get(base, (object,))

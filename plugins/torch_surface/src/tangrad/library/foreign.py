@@ -1,16 +1,20 @@
 """Answer for extensions that were compiled for PyTorch: `tangrad.ops.load_library`.
 
 They are not opened, as they call PyTorch's C++ library. What one of them would register is known
-from `discovery/neutral.json`: the schemas of its ops, and the package of ours that computes them.
+from `discovery/neutral.json`: the schemas of its ops, the package of ours that computes them, and
+the modules that the extension is imported as.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, ClassVar
 
 from tangrad.library import operator
 from tangrad.library.registration import Library
@@ -45,6 +49,7 @@ def load_library(path: str | os.PathLike[str]) -> None:
     namespace, row = found
     if namespace not in _declared:
         _declare(namespace, row)
+        _Modules.serve(row.get("modules", {}))
     loaded_libraries.add(text)
 
 
@@ -66,6 +71,38 @@ def _declare(namespace: str, row: dict[str, Any]) -> None:
             kernels[operator.EVERY_DEVICE] = (
                 _answer(answers[name]) if name in answers else _refusing(refusal, name)
             )
+
+
+class _Modules:
+    """Find the modules that an extension is imported as: they are ours."""
+
+    served: ClassVar[dict[str, str]] = {}
+
+    @classmethod
+    def serve(cls, modules: dict[str, str]) -> None:
+        """Have imports of some modules give modules of ours; before their files are found."""
+        cls.served.update(modules)
+        if modules and not any(isinstance(finder, cls) for finder in sys.meta_path):
+            sys.meta_path.insert(0, cls())  # type: ignore[arg-type]
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Return how to load a module, or None where it is none of an extension's."""
+        found = self.served.get(fullname)
+        return None if found is None else ModuleSpec(fullname, _Given(found))  # type: ignore[arg-type]
+
+
+class _Given:
+    """Fill a module with the names of one of ours."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        ours = import_module(f"tangrad.{self._name}")
+        vars(module).update({name: getattr(ours, name) for name in ours.__all__})
 
 
 def _refusing(error: Callable[[str], Exception], name: str) -> Callable[..., Any]:

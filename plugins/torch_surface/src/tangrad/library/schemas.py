@@ -68,7 +68,7 @@ _TYPES = {
     "Generator": "Generator",
 }
 _ARGUMENT = re.compile(
-    r"(?P<base>[A-Za-z]\w*)(?:\((?P<alias>[^)]*)\))?(?P<suffix>(?:\[\d*\]|\?)*)"
+    r"(?P<base>__torch__(?:\.\w+)+|[A-Za-z]\w*)(?:\((?P<alias>[^)]*)\))?(?P<suffix>(?:\[\d*\]|\?)*)"
     r"(?:\s+(?P<name>\w+))?\s*(?:=\s*(?P<default>.+))?"
 )
 
@@ -117,7 +117,7 @@ class Argument(NamedTuple):
     @property
     def kind(self) -> str:
         """The type as messages name it."""
-        name = _TYPES[self.base]
+        name = _TYPES.get(self.base, self.base)
         if self.is_list:
             inner = f"Optional[{name}]" if self.suffix.startswith("?") else name
             name = f"List[{inner}]"
@@ -222,7 +222,7 @@ def _argument(part: str, kwarg_only: bool, qualname: str, text: str) -> Argument
     if found is None:
         raise _malformed(qualname, text, f"'{part}' is no argument")
     base, alias = found["base"], found["alias"] or ""
-    if base not in _TYPES:
+    if base not in _TYPES and not base.startswith("__torch__."):
         raise _malformed(
             qualname, text, f"unknown type specifier: '{base}' (known: {', '.join(_TYPES)})"
         )

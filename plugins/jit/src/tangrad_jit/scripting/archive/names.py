@@ -17,6 +17,7 @@ from tangrad_jit.scripting.check.classes import ClassValue
 from tangrad_jit.scripting.check.forms import NAMED_FORMS, RawForm
 from tangrad_jit.scripting.check.functions import FunctionValue
 from tangrad_jit.scripting.check.meanings import EnumClass, NamedTupleClass, Op
+from tangrad_jit.scripting.check.script_objects import class_of_name
 from tangrad_jit.scripting.check.tensor_table import ATTRIBUTES
 from tangrad_jit.scripting.check.values import Value
 from tangrad_jit.scripting.source.places import Place, ScriptError
@@ -60,13 +61,20 @@ class ArchiveNames:
         find: qualified name -> what the archive's code defines under it, or None.
         constants: the tensors of the archive.
         version: of the archive.
+        classes: class of Python -> type, or None.
     """
 
     #: Functions inside of functions are closures for `fork`.
     has_closures = True
 
-    def __init__(self, find: Callable[[str], Any], constants: Sequence[Any], version: int) -> None:
-        self.version = version
+    def __init__(
+        self,
+        find: Callable[[str], Any],
+        constants: Sequence[Any],
+        version: int,
+        classes: Callable[[Any], Any],
+    ) -> None:
+        self.version, self._classes = version, classes
         self._find, self._constants = find, constants
         self._roots: dict[str, Any] = {
             "torch": _Torch("aten"),
@@ -90,7 +98,7 @@ class ArchiveNames:
             AnnotationError: nothing.
         """
         if name.startswith("__torch__."):
-            found = self._find(name)
+            found = self._find(name) or self._classes(class_of_name(name))
             kind = getattr(found, "type", found)
             if isinstance(kind, Type):
                 return kind

@@ -85,6 +85,16 @@ class ObjectPickler:
         """End the state of an instance."""
         self.out += b"ub"
 
+    def new_object_of_state(self, qualified: str) -> None:
+        """Write an instance of a class of `tangrad.classes`, whose state, a value, follows."""
+        prefix, _, last = qualified.rpartition(".")
+        self.name(prefix, last)
+        self.out += b")\x81"
+
+    def end_object_of_state(self) -> None:
+        """End the state of such an instance."""
+        self.out += b"b"
+
     def remember(self, value: Any) -> None:
         """Number the object that has been written last."""
         self._known[id(value)] = (len(self._known), value)

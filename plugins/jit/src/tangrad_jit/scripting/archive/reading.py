@@ -16,6 +16,7 @@ from tangrad import nn
 from tangrad.serialization import SerializationError
 from tangrad.serialization.machine import SafeUnpickler
 from tangrad_jit.scripting.archive.units import ArchiveCode
+from tangrad_jit.scripting.check.script_objects import class_of_name
 from tangrad_jit.scripting.objects.known import WORLD
 from tangrad_jit.scripting.objects.module import ScriptedModule, made_of
 from tangrad_jit.scripting.program.values import Unfitting, fitted
@@ -67,6 +68,12 @@ class _Held:
     """An object of a class of the archive, as its pickle has it."""
 
     qualified = ""
+    state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+        if isinstance(state, dict):
+            vars(self).update(state)
 
 
 class _Storage:
@@ -231,6 +238,9 @@ class _Reader:
         kind = self.code.find(held.qualified)
         if isinstance(kind, kinds.ModuleType):
             return self._module(held, kind)
+        cls = class_of_name(held.qualified)
+        if cls is not None:
+            return self._script_object(held, cls)
         if isinstance(kind, kinds.ClassType):
             made = self._made[id(held)] = kind.unit.cls.__new__(kind.unit.cls)
             for name, attribute in kind.unit.attributes.items():
@@ -238,6 +248,18 @@ class _Reader:
                     setattr(made, name, self._value(vars(held)[name], attribute))
             return made
         raise SerializationError(f"jit.load: the archive has no code of {held.qualified}")
+
+    def _script_object(self, held: _Held, cls: Any) -> Any:
+        """Return an object of `tangrad.classes` from the state that the archive holds."""
+        kind = WORLD.class_type(cls).unit.state_type()
+        made = self._made[id(held)] = cls.__new__(cls)
+        try:
+            made.__setstate__(self._value(held.state, kind))
+        except (RuntimeError, AttributeError) as error:
+            raise SerializationError(
+                f"jit.load: a {cls.__name__} of the archive: {error}"
+            ) from None
+        return made
 
     def _module(self, held: _Held, kind: kinds.ModuleType) -> Any:
         unit = kind.unit

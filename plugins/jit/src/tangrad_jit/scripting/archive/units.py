@@ -45,7 +45,7 @@ class ArchiveCode:
         self.world, self._read, self.constants = world, read, constants
         self._found: dict[str, Any] = {}
         self._files: dict[str, tuple[Source, dict[str, ast.stmt]] | None] = {}
-        self.names = ArchiveNames(self.find, constants, version)
+        self.names = ArchiveNames(self.find, constants, version, world.class_type)
 
     def find(self, name: str) -> Any:
         """Return the unit or type of a qualified name, or None."""

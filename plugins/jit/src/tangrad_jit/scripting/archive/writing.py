@@ -13,6 +13,7 @@ from tangrad_jit.scripting.archive.pickling import ObjectPickler
 from tangrad_jit.scripting.check.classes import InterfaceUnit
 from tangrad_jit.scripting.check.functions import Unit
 from tangrad_jit.scripting.check.library_modules import result_of_library
+from tangrad_jit.scripting.check.script_objects import ScriptObjectUnit
 from tangrad_jit.scripting.code.library_text import FUNCTIONS, module_text
 from tangrad_jit.scripting.code.printer import Printer, UnprintableError, quoted
 from tangrad_jit.scripting.types import kinds
@@ -291,6 +292,12 @@ class _Archive:
             kind = kind.unit.world.class_type(type(value))
         assert isinstance(kind, kinds.ClassType)
         if pickler.repeated(value):
+            return
+        if isinstance(kind.unit, ScriptObjectUnit):
+            pickler.new_object_of_state(kind.text)
+            pickler.value(value.__getstate__(), kind.unit.state_type())
+            pickler.end_object_of_state()
+            pickler.remember(value)
             return
         prefix, _, last = self.printer.type(kind).rpartition(".")
         self.finish()

@@ -258,6 +258,9 @@ class ClassValue(Value):
     ) -> Expr | Value:
         """Make an instance."""
         unit = self.kind.unit
+        if hasattr(unit, "make"):  # of `tangrad.classes`
+            made: Expr = unit.make(check, args, kwargs, place)
+            return made
         init = unit.methods.get("__init__")
         if init is None:
             if args or kwargs:

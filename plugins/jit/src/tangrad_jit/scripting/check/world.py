@@ -21,6 +21,7 @@ from tangrad_jit.scripting.check.meanings import (
 )
 from tangrad_jit.scripting.check.modules import ModuleUnit
 from tangrad_jit.scripting.check.python_names import PythonNames
+from tangrad_jit.scripting.check.script_objects import ScriptObjectUnit, is_class_of_objects
 from tangrad_jit.scripting.check.traced import TracedCall
 from tangrad_jit.scripting.check.values import PythonObject, Value
 from tangrad_jit.scripting.source.finding import parse_class, parse_function
@@ -228,6 +229,11 @@ class World:
             return enum_type(cls, self.name_of_class(cls))
         if issubclass(cls, (nn.Module, BaseException, tangrad.Tensor)):
             return None
+        if is_class_of_objects(cls):
+            unit = ScriptObjectUnit(self, cls)
+            self._classes[cls] = unit.type
+            unit.check()
+            return unit.type
         top = cls.__module__.split(".")[0]
         if is_context(cls) or top in ("builtins", "typing") or top.startswith("tangrad"):
             return None

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import tangrad
+from tangrad_jit.scripting.check.script_objects import ScriptObjectUnit
 from tangrad_jit.scripting.code.library_text import FUNCTIONS
 from tangrad_jit.scripting.program.codes import rt_code
 from tangrad_jit.scripting.tree import nodes as tree
@@ -116,6 +117,8 @@ class Printer:
             if kind.python_class is not None or kind.names:
                 return self._need(kind)
             return f"Tuple[{', '.join(map(self.type, kind.elements)) or '()'}]"
+        if isinstance(kind, kinds.ClassType) and isinstance(kind.unit, ScriptObjectUnit):
+            return kind.text
         if isinstance(kind, (kinds.ClassType, kinds.InterfaceType, ModuleType)):
             return self._need(kind.unit)
         if isinstance(kind, kinds.EnumType):

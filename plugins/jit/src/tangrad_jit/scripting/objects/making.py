@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 import functools
 import inspect
@@ -142,13 +143,31 @@ _script_if_tracing = script_if_tracing
 
 
 def _script_module(module: nn.Module) -> Any:
-    prepare = getattr(module, "__prepare_scriptable__", None)
-    if prepare is not None:
-        module = prepare()
-    made = scripted_module(WORLD, module)
+    made = scripted_module(WORLD, _prepared(module, {}))
     if not isinstance(made, ScriptedModule):
         made = _wrapped_library(made)
     _check_methods(made, set())
+    return made
+
+
+def _prepared(module: Any, done: dict[int, Any]) -> Any:
+    """Return what stands for a module in scripts, by its `__prepare_scriptable__` and those inside.
+
+    Where one inside has another that stands for it, its owner is copied; nothing is changed.
+    """
+    if id(module) in done:
+        return done[id(module)]
+    prepare = getattr(module, "__prepare_scriptable__", None)
+    made = done[id(module)] = module if prepare is None else prepare()
+    if isinstance(made, ScriptModule):
+        return made
+    children = {
+        name: None if child is None else _prepared(child, done)
+        for name, child in made._modules.items()
+    }
+    if any(child is not made._modules[name] for name, child in children.items()):
+        made = done[id(module)] = copy.copy(made)
+        made.__dict__["_modules"] = children
     return made
 
 

@@ -24,8 +24,9 @@ def raise_told(error: Exception) -> NoReturn:
     Raises:
         Error: the script has raised it.
         RuntimeError: what it called has.
+        UnicodeDecodeError: a text is no UTF-8: PyTorch's scripts find it where Python gets it.
     """
-    if getattr(error, "is_told", False):
+    if getattr(error, "is_told", False) or isinstance(error, UnicodeDecodeError):
         raise error
     shown = "".join(
         place.heading(function=True) + place.highlighted() for place in _places(error.__traceback__)
