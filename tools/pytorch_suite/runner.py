@@ -43,6 +43,7 @@ class Runner:
         limit: seconds for one test.
         only: a regular expression that the names of tests match, where none are wanted by name.
         environment: variables for the processes, beside those that keep to one thread.
+        fixtures: whether `setUpClass` and `tearDownClass` run; PyTorch's own tests do without.
     """
 
     tests: Path
@@ -50,6 +51,7 @@ class Runner:
     limit: float = 30.0
     only: str = ""
     environment: dict[str, str] = field(default_factory=dict)
+    fixtures: bool = False
 
     def verdicts(self, file: str, lib: str) -> dict[str, dict[str, Any]]:
         """Return the last line about each test, by name."""
@@ -90,6 +92,7 @@ class Runner:
         task = {
             "tests": str(self.tests), "file": file, "lib": lib, "out": str(place),
             "limit": self.limit, "only": self.only, "wanted": wanted, "done": done,
+            "fixtures": self.fixtures,
             "names": self._names(),
             "source": str(Path(importlib.util.find_spec("torch").origin).parent),  # type: ignore[arg-type,union-attr]
         }  # fmt: skip

@@ -188,6 +188,7 @@ class Worker:
 
     def __init__(self, task: dict[str, Any]) -> None:
         self.task = task
+        self.entered: Any = None
         self.out = open(task["out"], "a", encoding="utf-8", buffering=1)  # noqa: SIM115
 
     def write(self, test: str, verdict: str, **more: Any) -> None:
@@ -250,7 +251,9 @@ class Worker:
         wanted = self.task["wanted"]
         if wanted is None:
             named = filter(re.compile(self.task["only"]).search, found)
-            wanted = sorted(named, key=lambda name: zlib.crc32(name.encode()))
+            wanted = list(named)
+            if not self.task["fixtures"]:  # a class is made ready once, for its tests in a row
+                wanted.sort(key=lambda name: zlib.crc32(name.encode()))
         for name in wanted:
             if name in self.task["done"]:
                 continue
@@ -260,8 +263,23 @@ class Worker:
             self.one(name, found[name])
             if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > MEMORY_KB:
                 raise SystemExit(4)
+        self.leave()
         if not self.task["only"]:
             self.write("<end>", "end")
+
+    def enter(self, cls: Any) -> None:
+        """Make a class ready for its tests, and end the one before."""
+        if cls is not self.entered:
+            self.leave()
+            self.entered = cls
+            cls.setUpClass()
+
+    def leave(self) -> None:
+        """End the class whose tests have run."""
+        if self.entered is not None:
+            self.entered.tearDownClass()
+            self.entered.doClassCleanups()
+            self.entered = None
 
     def is_of_another(self, case: unittest.TestCase, module: types.ModuleType) -> bool:
         """Return whether a test's class is that of another test file, which has imported it."""
@@ -277,6 +295,8 @@ class Worker:
         signal.setitimer(signal.ITIMER_REAL, self.task["limit"])
         try:
             try:
+                if self.task["fixtures"]:
+                    self.enter(type(case))
                 case.run(record)
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic
 
-from tangrad.utils.data import position
+from tangrad.utils.data import piped, position
 from tangrad.utils.data.collate import default_collate, default_convert
 from tangrad.utils.data.dataset import Dataset, IterableDataset, T_co
 from tangrad.utils.data.loading import InProcess, Iteration, WithWorkers, has_accelerator
@@ -117,6 +117,8 @@ class DataLoader(Generic[T_co]):
     ) -> None:
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         _check_exclusive(dataset, batch_size, shuffle, sampler, batch_sampler, drop_last)
+        if piped.is_pipe(dataset):
+            dataset = piped.shuffled(dataset, shuffle)
         self.dataset: Any = dataset
         self.num_workers = num_workers
         self.pin_memory = pin_memory
@@ -355,7 +357,8 @@ def _check_exclusive(
     drop_last: bool,
 ) -> None:
     if isinstance(dataset, IterableDataset):
-        for name, value in (("shuffle", shuffle or None), ("sampler", sampler)):
+        unwanted = None if piped.is_pipe(dataset) else shuffle or None  # pipes shuffle themselves
+        for name, value in (("shuffle", unwanted), ("sampler", sampler)):
             if value is not None:
                 raise ValueError(
                     f"DataLoader with IterableDataset: expected unspecified {name} option, but got "

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from tangrad.plugin import default_accelerator, done_elsewhere, phase, phase_is_watched
+from tangrad.utils.data import piped
 from tangrad.utils.data.dataset import IterableDataset
 from tangrad.utils.data.position import Position, begin_pass
 from tangrad.utils.data.report import Times
@@ -75,6 +76,7 @@ class Iteration:
         # The seed is drawn in any case: what follows must not depend on the number of workers.
         self._keys, self._base_seed = begin_pass(loader, None)
         self._position = loader._position
+        piped.seed(loader.dataset, self._position.pipe_seed)
         # A length that is asked for later, as `list` does, claims nothing of this pass.
         self._claimed = loader._claimed_length
         self._yielded = 0
@@ -93,6 +95,7 @@ class Iteration:
         """Begin another pass."""
         self._keys, _ = begin_pass(self._loader, self._base_seed)
         self._position = self._loader._position
+        piped.seed(self._loader.dataset, self._position.pipe_seed)
         self._claimed = self._loader._claimed_length
         self._yielded = 0
         self._left = 0.0
@@ -153,6 +156,8 @@ class InProcess(Iteration):
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
+        if piped.is_pipe(loader.dataset):
+            piped.share_in_process(loader.dataset)
         self._make = Fetch(self._loader._times, *self._fetch)
 
     def _next(self) -> Any:
@@ -175,10 +180,11 @@ class WithWorkers(Iteration):
         super().__init__(loader)
         loader = self._loader
         count = loader.num_workers
+        place = piped.place_of_process() if piped.is_pipe(loader.dataset) else None
         context = loader.multiprocessing_context or multiprocessing.get_context()
 
         def task(number: int) -> Task:
-            return Task(self._fetch, self._base_seed, loader.worker_init_fn, number, count)
+            return Task(self._fetch, self._base_seed, loader.worker_init_fn, number, count, place)
 
         self._workers = Workers(count, context, task)
         self._end = weakref.finalize(self, Workers.close, self._workers)
@@ -205,11 +211,12 @@ class WithWorkers(Iteration):
         super().reset()
         self._passes += 1
         waiting = set(range(self._loader.num_workers))
+        resume = Resume(self._passes, self._position.pipe_seed)
         for number in waiting:
-            self._workers.send(number, Resume(self._passes))
+            self._workers.send(number, resume)
         while waiting:
             number, (order, *_) = self._receive()
-            if order == Resume(self._passes):
+            if order == resume:
                 waiting.remove(number)
         self._begin()
 

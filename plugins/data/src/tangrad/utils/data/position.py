@@ -13,6 +13,7 @@ from typing import Any
 
 import tangrad
 from tangrad.plugin import own_copy
+from tangrad.utils.data import piped
 
 VERSION = 1
 
@@ -25,12 +26,14 @@ class Position:
         batches: number of batches given in this pass.
         generators: states of the generators when the pass began; None between passes.
         seeds: whether the pass began by drawing a seed for workers.
+        pipe_seed: what a pipe shuffles by in this pass, in all processes; None without a pipe.
     """
 
     def __init__(self, epoch: int = 0) -> None:
         self.epoch, self.batches = epoch, 0
         self.generators: list[Any] | None = None
         self.seeds = True
+        self.pipe_seed: int | None = None
 
     def end_pass(self) -> None:
         """Note that a pass has ended."""
@@ -80,6 +83,8 @@ def begin_pass(loader: Any, seed: int | None) -> tuple[Iterator[Any], int]:
             seed = draw_seed(loader)
         for generator, state in zip(generators, loaded["generators"], strict=True):
             generator.set_state(state)
+    # One seed for all processes that shuffle a pipe, drawn before that of the workers.
+    position.pipe_seed = draw_seed(loader) if piped.is_pipe(loader.dataset) else None
     keys = iter(loader._index_sampler)
     if position.seeds:
         drawn = draw_seed(loader)

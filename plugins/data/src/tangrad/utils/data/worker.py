@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tangrad
-from tangrad.utils.data import transport
+from tangrad.utils.data import piped, transport
 from tangrad.utils.data.collate import stacks_tensors
 from tangrad.utils.data.dataset import Subset, TensorDataset, rows_at
 from tangrad.utils.data.report import Times
@@ -57,6 +57,8 @@ class Resume(NamedTuple):
     """Asks a worker to begin another pass; it answers with the same."""
 
     number: int
+    #: What a pipe shuffles by in it.
+    pipe_seed: int | None = None
 
 
 class StreamEnd(NamedTuple):
@@ -184,6 +186,8 @@ class Task(NamedTuple):
     init: Callable[[int], None] | None
     worker: int
     num_workers: int
+    #: For pipes: how many processes train together, and the number of the loader's.
+    place: tuple[int, int] | None = None
 
     @property
     def streaming(self) -> bool:
@@ -241,6 +245,9 @@ def _serve(channel: socket.socket, task: Task) -> None:
     ended = False
     times = Times()
     try:
+        if task.place is not None:
+            worker = task.num_workers, task.worker
+            piped.share_in_worker(task.fetch[0], task.place, worker)
         if task.init is not None:
             task.init(task.worker)
         fetch = Fetch(times, *task.fetch)
@@ -252,6 +259,7 @@ def _serve(channel: socket.socket, task: Task) -> None:
         if isinstance(order, Resume):
             ended = False
             try:
+                piped.seed(task.fetch[0], order.pipe_seed)
                 fetch = Fetch(times, *task.fetch)
             except Exception as error:
                 failure = Failure(error, where)

@@ -43,7 +43,7 @@ class DataChunk(list[T]):
 
     def as_str(self, indent: str = "") -> str:
         """Return the samples as text."""
-        return indent + "[" + ", ".join(map(str, self)) + "]"
+        return indent + "[" + ", ".join([str(item) for item in self]) + "]"
 
     def raw_iterator(self) -> Iterator[T]:
         """Iterate over what the chunk was made of."""
@@ -132,6 +132,15 @@ class _Pipe:
         return [*super().__dir__(), *type(self).functions]
 
 
+def invalidated(pipe: Any) -> RuntimeError:
+    """Return the error of an iterator that another one of its pipe has taken the place of."""
+    return RuntimeError(
+        "This iterator has been invalidated because another iterator has been created from the "
+        f"same IterDataPipe: {pipe!r}. Make a copy of the pipe for each iterator that is to be "
+        "used beside another"
+    )
+
+
 class _OnlyIterator:
     """Iterate as long as no other iterator of the pipe is made."""
 
@@ -143,11 +152,7 @@ class _OnlyIterator:
 
     def __next__(self) -> Any:
         if self.pipe.__dict__.get("_valid") is not self:
-            raise RuntimeError(
-                "This iterator has been invalidated because another iterator has been created "
-                f"from the same IterDataPipe: {self.pipe!r}. Make a copy of the pipe for each "
-                "iterator that is to be used beside another"
-            )
+            raise invalidated(self.pipe)
         return next(self.inner)
 
 
@@ -171,6 +176,9 @@ class IterDataPipe(_Pipe, IterableDataset[T_co]):
     """A pipe over a stream: a subclass defines `__iter__`, and `reset` if it has a state."""
 
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
+    # Pipes of others write them into their state.
+    _valid_iterator_id: int | None = None
+    _number_of_samples_yielded = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -358,7 +366,9 @@ def _fits(value: Any, hint: Any) -> bool:
         parts = get_args(hint)
         if len(parts) == 2 and parts[1] is ...:
             return all(_fits(item, parts[0]) for item in value)
-        return len(parts) == len(value) and all(map(_fits, value, parts))
+        return len(parts) == len(value) and all(
+            _fits(item, part) for item, part in zip(value, parts, strict=True)
+        )
     kind = origin or hint
     return value is None if kind is None else not isinstance(kind, type) or isinstance(value, kind)
 
@@ -433,3 +443,4 @@ def runtime_validation(f: Callable[..., Any]) -> Callable[..., Any]:
 
 # Pipes have methods by the names of these.
 from tangrad.utils.data.datapipes import iter as iter  # noqa: E402
+from tangrad.utils.data.datapipes import map as map  # noqa: E402

@@ -85,6 +85,7 @@ class ShufflerIterDataPipe(IterDataPipe[Any]):
     def reset(self) -> None:
         """Seed the order anew."""
         if self._shuffle_enabled:
-            seed, self._seed = self._seed, None
-            drawn = tangrad.empty((), dtype=tangrad.int64).random_().item()
-            self._rng.seed(int(drawn) if seed is None else seed)
+            if self._seed is None:
+                self._seed = int(tangrad.empty((), dtype=tangrad.int64).random_().item())
+            self._rng.seed(self._seed)
+            self._seed = None

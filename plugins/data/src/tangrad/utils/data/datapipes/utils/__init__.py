@@ -1,0 +1,1 @@
+"""What pipes of several kinds share."""
