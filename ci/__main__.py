@@ -16,7 +16,15 @@ from collections.abc import Sequence
 
 from build_wheelhouse import ROOT
 from ci import durations, running, steps
-from ci.environment import build_wheels, install, install_requirements, uninstall, weight
+from ci.environment import (
+    StepError,
+    build_wheels,
+    install,
+    install_apart,
+    install_requirements,
+    uninstall,
+    weight,
+)
 from ci.running import Outcome
 from ci.steps import Package, Step
 
@@ -109,6 +117,10 @@ def prepare(packages: dict[str, Package], wanted: Sequence[str] = ()) -> float:
     failed = [name for name, process in work.items() if process.wait()]
     if failed:
         raise SystemExit(f"could not make ready: {', '.join(failed)}")
+    try:
+        install_apart(chosen)
+    except StepError as error:
+        raise SystemExit(str(error)) from None
     return time.monotonic() - started
 
 

@@ -25,6 +25,18 @@ def install_requirements(packages: Iterable[Package]) -> subprocess.Popen[bytes]
     return subprocess.Popen([*PIP, "install", "--quiet", *listed, *others])
 
 
+def install_apart(packages: Iterable[Package]) -> None:
+    """Install what stands beside no other version of it, each in a folder of its own.
+
+    Raises:
+        StepError: pip failed; the message is what it said.
+    """
+    for line in sorted({line for package in packages for line in package.apart}):
+        folder = Path(sys.prefix, "apart", line)
+        if not folder.exists():
+            _pip("install", "--quiet", "--no-deps", "--target", str(folder), line)
+
+
 def build_wheels(names: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     """Start to build the wheels that users would get; or some with what they need, for here."""
     wanted = [*names] or ["--portable"]

@@ -8,6 +8,8 @@ A package describes itself in its own pyproject.toml; nothing is edited here for
     least-minutes = 1.5               # what suffices when all packages together want too much
     requirements = ["onnx>=1.17"]     # what only its tests need; may name packages of ours
     full-requirements = ["ray>=2.40"] # what only the full form of its tests needs
+    apart = ["old==1.0"]              # versions that do not stand beside the others: each is
+                                      # installed, alone, in apart/old==1.0 of the environment
     tests = ["tests"]                 # files and folders, relative to the package
     arguments = ["--tangrad-device=opencl"]  # for pytest
 
@@ -57,6 +59,7 @@ class Package:
         folder: where it stands.
         siblings: packages of ours that it or its tests need.
         runtime_siblings: packages of ours that are installed with it.
+        apart: what its tests need in a folder of its own.
         requirements: what others publish that it or its tests need.
         tests: files and folders of tests.
         arguments: further arguments for pytest.
@@ -75,6 +78,7 @@ class Package:
     minutes_with_cpu: float
     least_minutes: float
     runtime_siblings: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
 
     @property
     def factor(self) -> str:
@@ -108,6 +112,7 @@ def read_package(folder: Path) -> Package:
     project = document["project"]
     row = dict(document.get("tool", {}).get("tangrad", {}).get("ci", {}))
     needed = [*project.get("dependencies", ()), *row.pop("requirements", ())]
+    apart = tuple(row.pop("apart", ()))
     in_full = row.pop("full-requirements", ())
     needed += in_full if os.environ.get("TANGRAD_TESTS") == "full" else ()
     tests = [folder / place for place in row.pop("tests", ["tests"])]
@@ -123,6 +128,7 @@ def read_package(folder: Path) -> Package:
         minutes_with_cpu=float(row.pop("minutes-with-cpu", 0.6)),
         least_minutes=float(row.pop("least-minutes", minutes)),
         runtime_siblings=tuple(filter(is_ours, map(_plain_name, project.get("dependencies", ())))),
+        apart=apart,
     )
     if row:
         raise ValueError(f"{folder.name}: [tool.tangrad.ci] knows no {', '.join(sorted(row))}")

@@ -32,6 +32,9 @@ LOOSER = {
 }
 
 
+# Another version of a library, installed apart from those beside it: program -> its folder.
+APART = {"torchtext_before_0_9": Path(sys.prefix, "apart", "torchtext==0.6.0")}
+
 # A Python that has PyTorch and the libraries, where the one of the tests has no PyTorch that fits.
 ORACLE = os.environ.get("TANGRAD_LIBRARIES_ORACLE", sys.executable)
 
@@ -46,6 +49,9 @@ def outcome(program: Path, folder: Path, command: list[str]) -> dict[str, Any]:
     """
     folder.mkdir()
     settings = {"OUTCOME_FOLDER": str(folder), "TANGRAD_RNG": "mt19937", "HF_HUB_OFFLINE": "1"}
+    if (apart := APART.get(program.stem.rstrip("_"))) is not None:
+        behind = filter(None, [os.environ.get("PYTHONPATH")])
+        settings["PYTHONPATH"] = os.pathsep.join([str(apart), *behind])
     done = subprocess.run(
         [*command, str(program)],
         capture_output=True,
@@ -75,7 +81,7 @@ def close(ours: Any, theirs: Any, relative: float, absolute: float) -> bool:
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem.rstrip("_"))
 def test_the_program_tells_the_same_as_on_pytorch(program: Path, tmp_path: Path) -> None:
     library = program.stem.rstrip("_")
-    if importlib.util.find_spec(library) is None:
+    if not (APART[library].exists() if library in APART else importlib.util.find_spec(library)):
         pytest.skip(f"{library} is not installed")
     theirs = outcome(program, tmp_path / "torch", [ORACLE])
     ours = outcome(program, tmp_path / "tangrad", [sys.executable, "-m", "tangrad", "run"])

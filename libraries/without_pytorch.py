@@ -21,12 +21,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from test_libraries import CLOSE, LOOSER, PROGRAMS, close, outcome
+from test_libraries import APART, CLOSE, LOOSER, PROGRAMS, close, outcome
 
 # Where a library's distribution is not called as its package is, but for underscores.
 DISTRIBUTIONS = {"open_clip": "open_clip_torch", "pyro": "pyro-ppl"}
 # torchvision 0.28 is that of PyTorch 2.13; pip takes it for others by the alias's constraint.
-VERSIONS = {"torchvision": "torchvision==0.28.0"}
+VERSIONS = {
+    "torchvision": "torchvision==0.28.0",
+    "torchtext": "torchtext==0.18.0 torchdata==0.9.0 portalocker tokenizers sentencepiece",
+}
 # PyTorch's side: the Python's own packages first, then the libraries of the alias's environment.
 BEHIND = """
 import os, runpy, sys
@@ -61,7 +64,7 @@ def install(python: Path, library: str, folder: Path) -> list[str]:
     """Install a library there; return what of PyTorch came along."""
     report = folder / f"{library}.json"
     name = VERSIONS.get(library) or DISTRIBUTIONS.get(library, library)
-    _pip(python, "install", "--report", str(report), name)
+    _pip(python, "install", "--report", str(report), *name.split())
     return fetched(json.loads(report.read_text()))
 
 
@@ -95,6 +98,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("libraries", nargs="*", help="packages; all that have a program, if none")
     chosen = parser.parse_args(argv)
     known = {path.stem.rstrip("_"): path for path in PROGRAMS}
+    known = {name: path for name, path in known.items() if name not in APART}
     unknown = [name for name in chosen.libraries if name not in known]
     if unknown:
         parser.error(f"no program for {', '.join(unknown)}; there are {', '.join(known)}")

@@ -1,0 +1,125 @@
+"""Torchtext of PyPI, unchanged: a classifier in its tutorial's form trains with 0.18 and 0.6.0."""
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).resolve().parents[3] / "libraries" / "programs"
+OLD = Path(sys.prefix, "apart", "torchtext==0.6.0")
+
+
+def version():
+    try:
+        return importlib.metadata.version("torchtext")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def run(arguments, folder, before=""):
+    """Run a program on tangrad in a process of its own, and return what it told."""
+    paths = filter(None, [before, os.environ.get("PYTHONPATH")])
+    told = subprocess.run(
+        [sys.executable, "-m", "tangrad", "run", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTHONWARNINGS": "ignore",
+            "OUTCOME_FOLDER": str(folder),
+        },
+    )
+    assert told.returncode == 0, told.stderr[-3000:]
+    lines = [line.partition(" ")[2] for line in told.stdout.splitlines() if "OUTCOME" in line]
+    return {found["name"]: found["value"] for found in map(json.loads, lines)}
+
+
+@pytest.fixture
+def newest():
+    if not version().startswith("0.18"):
+        pytest.skip("torchtext 0.18 is not installed")
+    pytest.importorskip("torchdata", reason="torchdata 0.9.0 is not installed")
+
+
+def test_a_classifier_trains_with_torchtext_0_18(newest, tmp_path):
+    found = run([str(PROGRAMS / "torchtext_.py")], tmp_path)
+    losses = found["losses"]
+    assert sum(losses[-5:]) < 0.7 * sum(losses[:5])
+    assert found["accuracy"] > 0.6
+    assert found["numbers"][-1] == 0  # a word that no sentence has
+
+
+@pytest.mark.skipif(not OLD.exists(), reason="torchtext 0.6.0 is not installed apart")
+def test_a_classifier_trains_with_torchtext_0_6(tmp_path):
+    losses = run([str(PROGRAMS / "torchtext_before_0_9_.py")], tmp_path, str(OLD))["losses"]
+    assert sum(losses[-5:]) < 0.95 * sum(losses[:5])
+
+
+SCRIPT = """
+import io, json, sys
+import torch, torchtext
+torchtext.disable_torchtext_deprecation_warning()
+from torchtext import transforms, vocab
+from torchtext.prototype.transforms import sentencepiece_tokenizer
+vocabulary, merges, pieces, words = sys.argv[1:]
+made = vocab.build_vocab_from_iterator([["a", "b", "a"]], specials=["<unk>"])
+made.set_default_index(0)
+chain = transforms.Sequential(transforms.VocabTransform(made), transforms.AddToken(9))
+scripted = torch.jit.script(chain)
+told = {"chain": scripted(["a", "c"]), "eager": chain(["a", "c"])}
+for name, module in (
+    ("gpt2", transforms.GPT2BPETokenizer(vocabulary, merges)),
+    ("bert", transforms.BERTTokenizer(words, return_tokens=True)),
+    ("pieces", transforms.SentencePieceTokenizer(pieces)),
+):
+    file = io.BytesIO()
+    torch.jit.save(torch.jit.script(module), file)
+    file.seek(0)
+    again = torch.jit.load(file)
+    told[name] = [module("some names"), again("some names")]
+print("OUTCOME", json.dumps({"name": "all", "value": told}))
+"""
+
+
+def test_torchtexts_modules_are_scripted_and_saved(newest, tmp_path, byte_pairs, pieces, words):
+    program = tmp_path / "program.py"
+    program.write_text(SCRIPT)
+    found = run([str(program), *byte_pairs[2], pieces, words], tmp_path)["all"]
+    assert found["chain"] == found["eager"] == [9, 1, 0]
+    for name in ("gpt2", "bert", "pieces"):
+        eager, loaded = found[name]
+        assert eager == loaded
+        assert len(eager) > 1
+
+
+WITHOUT = """
+import json, sys
+import torchtext
+from torchtext import _torchtext, transforms
+sys.modules["tokenizers"] = sys.modules["sentencepiece"] = None
+said = []
+letters = transforms.bytes_to_unicode()
+for make in (
+    lambda: _torchtext.GPT2BPEEncoder({}, {}, " ", letters, True),
+    lambda: _torchtext.SentencePiece(b""),
+):
+    try:
+        make()
+    except ImportError as error:
+        said.append(str(error))
+print("OUTCOME", json.dumps({"name": "said", "value": said}))
+"""
+
+
+def test_what_needs_a_library_names_it(newest, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(WITHOUT)
+    said = run([str(program)], tmp_path)["said"]
+    for name, text in zip(("tokenizers", "sentencepiece"), said, strict=True):
+        assert f"pip install 'tangrad-text[{name}]'" in text
