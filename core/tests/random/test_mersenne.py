@@ -175,6 +175,9 @@ def test_numbers_like_other_tensors() -> None:
     agree(lambda t: t.randn_like(t.ones(2, 3, 4, 5).to(memory_format=t.channels_last)))
     agree(lambda t: t.rand_like(t.ones(4, 5).t()))
     agree(lambda t: t.randint_like(t.ones(4, 5), 3, 9))
+    agree(lambda t: t.randint_like(t.ones(4, 5), high=9))
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'high'"):
+        tangrad.randint_like(tangrad.ones(4, 5))
 
 
 def test_modules_start_with_the_weights_of_pytorch() -> None:

@@ -2,6 +2,7 @@
 
 import mmap
 import zipfile
+from fractions import Fraction
 
 import pytest
 
@@ -136,3 +137,17 @@ def test_storages_are_brought_to_a_location_by_hand():
     storage = tangrad.ones(2).untyped_storage()
     assert tangrad.serialization.default_restore_location(storage, "cpu") is storage
     assert str(tangrad.serialization.default_restore_location(storage, "meta").device) == "meta"
+
+
+def test_the_environment_may_trust_all_files(tmp_path, monkeypatch):
+    file = tmp_path / "fraction.pt"
+    tangrad.save(Fraction(1, 3), file)
+    variable = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+    for value in ("", "0", "no"):
+        monkeypatch.setenv(variable, value)
+        with pytest.raises(tangrad.serialization.UnsafeContentError):
+            tangrad.load(file)
+    monkeypatch.setenv(variable, "1")
+    assert tangrad.load(file) == Fraction(1, 3)
+    with pytest.raises(tangrad.serialization.UnsafeContentError):
+        tangrad.load(file, weights_only=True)

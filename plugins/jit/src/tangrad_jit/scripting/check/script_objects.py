@@ -60,7 +60,9 @@ class ScriptObjectUnit(ClassUnit):
             function = inspect.getattr_static(self.cls, name)
             if name.startswith("_") and name not in _OPERATORS:
                 continue
-            if isinstance(function, FunctionType) and "return" in function.__annotations__:
+            if not isinstance(function, FunctionType) or "return" not in function.__annotations__:
+                continue
+            if not function.__code__.co_kwonlyargcount:  # calls give arguments by place
                 self._declare_method(name, function)
 
     def _declare_method(self, name: str, function: FunctionType) -> None:
