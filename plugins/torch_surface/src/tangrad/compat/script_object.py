@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import tangrad
+
 
 class ScriptObject:
     """An object of a class that a package brings for scripts: `torch.ScriptObject`.
@@ -17,9 +19,7 @@ class ScriptObject:
 
 def _restored(module: str, name: str, state: Any) -> Any:
     """Return an object from its pickle."""
-    from tangrad.library.classes import classes
-
-    cls = getattr(getattr(classes, module.rpartition(".")[2]), name)
+    cls = getattr(getattr(tangrad.classes, module.rpartition(".")[2]), name)
     made = cls.__new__(cls)
     made.__setstate__(state)
     return made

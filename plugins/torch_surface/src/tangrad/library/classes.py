@@ -11,12 +11,15 @@ import os
 from types import ModuleType
 from typing import Any
 
+import tangrad
 from tangrad.compat.script_object import ScriptObject
 
-__all__ = ["classes", "find_class", "register_class"]
+__all__ = ["classes", "find_class", "loaded_libraries", "register_class"]
 
 _PREFIX = "__torch__.torch.classes."
 _registered: dict[tuple[str, str], type] = {}
+#: The files of extensions that have been loaded.
+loaded_libraries: set[str] = set()
 
 
 def register_class(name: str, cls: type) -> type:
@@ -89,9 +92,7 @@ class _Classes(ModuleType):
     @property
     def loaded_libraries(self) -> set[str]:
         """The files of extensions that have been loaded."""
-        from tangrad.library import foreign
-
-        return foreign.loaded_libraries
+        return loaded_libraries
 
     def load_library(self, path: str | os.PathLike[str]) -> None:
         """Make the classes and ops of an extension known that was compiled for PyTorch.
@@ -99,9 +100,7 @@ class _Classes(ModuleType):
         Raises:
             OSError: it is not there, or none of those that are known.
         """
-        from tangrad.library import foreign
-
-        foreign.load_library(path)
+        tangrad.ops.load_library(path)
 
 
 classes: Any = _Classes("tangrad.classes", "Classes that packages bring for scripts.")

@@ -17,12 +17,12 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from tangrad.library import operator
+from tangrad.library.classes import loaded_libraries
 from tangrad.library.registration import Library
 from tangrad.plugin import MissingPluginError, foreign_library, missing
 
 __all__ = ["load_library", "loaded_libraries"]
 
-loaded_libraries: set[str] = set()
 _declared: dict[str, Library] = {}
 
 

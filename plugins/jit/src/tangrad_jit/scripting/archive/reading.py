@@ -16,7 +16,7 @@ from tangrad import nn
 from tangrad.serialization import SerializationError
 from tangrad.serialization.machine import SafeUnpickler
 from tangrad_jit.scripting.archive.units import ArchiveCode
-from tangrad_jit.scripting.check.script_objects import class_of_name
+from tangrad_jit.scripting.check.script_objects import ScriptObjectUnit, class_of_name
 from tangrad_jit.scripting.objects.known import WORLD
 from tangrad_jit.scripting.objects.module import ScriptedModule, made_of
 from tangrad_jit.scripting.program.values import Unfitting, fitted
@@ -251,7 +251,7 @@ class _Reader:
 
     def _script_object(self, held: _Held, cls: Any) -> Any:
         """Return an object of `tangrad.classes` from the state that the archive holds."""
-        kind = WORLD.class_type(cls).unit.state_type()
+        kind = ScriptObjectUnit(WORLD, cls).state_type()
         made = self._made[id(held)] = cls.__new__(cls)
         try:
             made.__setstate__(self._value(held.state, kind))
