@@ -101,6 +101,7 @@ def test_a_package_s_row_is_read_from_its_pyproject(tmp_path) -> None:
         minutes = 1.5
         minutes-with-cpu = 0.75
         requirements = ["onnx>=1.17", "tangrad-other"]
+        apart = ["old==1.0"]
         arguments = ["--tangrad-device=thing"]
         """
     )
@@ -108,8 +109,24 @@ def test_a_package_s_row_is_read_from_its_pyproject(tmp_path) -> None:
     assert (read.minutes, read.minutes_with_cpu) == (1.5, 0.75)
     assert read.siblings == ("tangrad-core", "tangrad-other")
     assert read.requirements == ("rich>=13", "onnx>=1.17")
+    assert read.apart == ("old==1.0",)
     assert read.tests == (tmp_path / "tests",)
     assert read.arguments == ("--tangrad-device=thing",)
+
+
+def test_what_stands_beside_no_other_version_is_installed_once_and_alone(
+    tmp_path, monkeypatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(environment, "_pip", lambda *words: asked.append(words))
+    monkeypatch.setattr(environment.sys, "prefix", str(tmp_path))
+    folder = tmp_path / "apart" / "old==1.0"
+    described = replace(package("tangrad-a"), apart=("old==1.0",))
+    environment.install_apart([described, described])
+    assert asked == [("install", "--quiet", "--no-deps", "--target", str(folder), "old==1.0")]
+    folder.mkdir(parents=True)
+    environment.install_apart([described])
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize(("form", "requirements"), [("fast", ()), ("full", ("ray>=2",))])

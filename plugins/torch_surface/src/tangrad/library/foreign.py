@@ -83,7 +83,7 @@ class _Modules:
         """Have imports of some modules give modules of ours; before their files are found."""
         cls.served.update(modules)
         if modules and not any(isinstance(finder, cls) for finder in sys.meta_path):
-            sys.meta_path.insert(0, cls())  # type: ignore[arg-type]
+            sys.meta_path.insert(0, cls())
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
         """Return how to load a module, or None where it is none of an extension's."""

@@ -202,7 +202,7 @@ class ForkerIterDataPipe(IterDataPipe[Any]):
         BufferError: in iteration, where one is too far ahead.
     """
 
-    def __new__(  # type: ignore[misc]
+    def __new__(
         cls, datapipe: Any, num_instances: int, buffer_size: int = 1000, copy: str | None = None
     ) -> Any:
         """Make the pipes."""
@@ -315,7 +315,7 @@ class DemultiplexerIterDataPipe(IterDataPipe[Any]):
         BufferError: in iteration, where too many wait.
     """
 
-    def __new__(  # type: ignore[misc]
+    def __new__(
         cls,
         datapipe: Any,
         num_instances: int,
