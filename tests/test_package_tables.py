@@ -107,7 +107,7 @@ def test_the_tables_say_what_it_is_and_needs(tmp_path: Path) -> None:
     assert "| a thing ([more](more.md)) |" in row
     needed = "`tangrad-core`, NumPy; to build also `tangrad-nn`; extras: more |"
     assert row.endswith(needed)
-    row = package_tables.readme(described)[-1]
+    row = package_tables.listed(described)[-1]
     assert row.endswith("| Something | `tangrad[some-thing]` |")
 
 

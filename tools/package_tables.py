@@ -12,7 +12,7 @@ A package describes itself once, in its own pyproject.toml; all keys are optiona
     test-note = "with MPI"       # what `tox list` says besides
 
 From it follow the extras and the settings of mypy and pytest in the root pyproject.toml, the
-factors in tox.ini, and the tables in README.md and docs/architecture.md. They stand between marks;
+factors in tox.ini, and the tables in docs/packages.md and docs/architecture.md. They stand between marks;
 `--check` compares, and writes nothing.
 """
 
@@ -216,10 +216,10 @@ def linted(packages: Sequence[Described]) -> list[str]:
     return [f"    cython-lint {' '.join(folders)}"]
 
 
-def readme(packages: Sequence[Described]) -> list[str]:
-    """Return the lines of the table in the README."""
+def listed(packages: Sequence[Described]) -> list[str]:
+    """Return the lines of the table in docs/packages.md."""
     rows = [
-        f"| [`{p.folder.as_posix()}/`]({p.folder.as_posix()}/README.md) | `{p.name}` "
+        f"| [`{p.folder.as_posix()}/`](../{p.folder.as_posix()}/README.md) | `{p.name}` "
         f"| {p.description} | {installed_by(p)} |"
         for p in packages
     ]
@@ -273,7 +273,7 @@ TABLES: dict[str, dict[str, Writer]] = {
         "pytest": test_paths,
     },
     "tox.ini": {"factors": factors, "cython": linted},
-    "README.md": {"table": readme},
+    "docs/packages.md": {"table": listed},
     "docs/architecture.md": {"table": architecture},
 }
 

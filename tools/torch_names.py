@@ -2,6 +2,7 @@
 
     python tools/torch_names.py timm lightning            # what is missing, library by library
     python tools/torch_names.py --markdown timm lightning # the table of docs/libraries.md
+    python tools/torch_names.py --most 150 timm lightning # those that most of the libraries use
 
 A name *works* if the stand-in has it, is a *placeholder* if what it gives refuses to be made or
 called because its package is not installed, and is *missing* otherwise. Names that PyTorch itself
@@ -47,14 +48,46 @@ def names_of(library: str) -> dict[str, list[str]]:
     return found
 
 
+def most_used(used: dict[str, dict[str, list[str]]], count: int) -> list[tuple[str, int]]:
+    """Return the names that most libraries use, and how many do, modules left out.
+
+    Args:
+        used: by library, its names with their files.
+        count: how many names are wanted.
+    """
+    libraries: dict[str, int] = {}
+    files: dict[str, int] = {}
+    for names in used.values():
+        for name, places in names.items():
+            libraries[name] = libraries.get(name, 0) + 1
+            files[name] = files.get(name, 0) + len(places)
+    order = sorted(libraries, key=lambda name: (-libraries[name], -files[name], name))
+    inside: dict[str, int] = {}  # a module has many names in it; a class or a dtype has few
+    for name in order:
+        parent = name.rpartition(".")[0]
+        inside[parent] = inside.get(parent, 0) + 1
+    shown = [
+        name
+        for name in order
+        if not name.rpartition(".")[2].startswith("_")
+        and (name.rpartition(".")[2][:1].isupper() or inside.get(name, 0) < 4)
+    ]
+    return [(name, libraries[name]) for name in shown][:count]
+
+
 def main() -> None:
     """Print what is missing."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("libraries", nargs="+", help="names that are imported, such as timm")
     parser.add_argument("--where", action="store_true", help="tell a file for each name")
     parser.add_argument("--markdown", action="store_true", help="print a table")
+    parser.add_argument("--most", type=int, metavar="N", help="print the names used most")
     chosen = parser.parse_args()
     used = {library: names_of(library) for library in chosen.libraries}
+    if chosen.most:
+        for name, count in most_used(used, chosen.most):
+            print(f"{name.removeprefix('torch.')} {count}")
+        return
     every = {name for names in used.values() for name in names}
     ours = states(every)
     if importlib.util.find_spec("torch") is not None:

@@ -206,7 +206,7 @@ def test_a_new_package_of_the_repository_is_told_of_everywhere(checkout: Path) -
     assert extras["gadget"][0] in extras["all"]
     assert ".typed/tangrad_gadget" in project["tool"]["mypy"]["files"]
     assert "gadget: run the tests" in (checkout / "tox.ini").read_text("utf-8")
-    for page in ("README.md", "docs/architecture.md"):
+    for page in ("docs/packages.md", "docs/architecture.md"):
         assert "plugins/gadget/README.md" in (checkout / page).read_text("utf-8")
 
 

@@ -182,7 +182,7 @@ def top_level() -> str:
         if where is not None:
             lines.append(f"from tangrad.{where} import {name} as {name}")
         elif _is_op(found):
-            functions += _functions(name, found)
+            functions += functions(name, found)
         elif found is tangrad.Size:
             lines.append("from tangrad.tensor.size import Size as Size")
         elif hasattr(tangrad._C, name):
@@ -191,14 +191,14 @@ def top_level() -> str:
             functions.append(f"{name}: _memory_format")
         elif isinstance(found, float) or found is None:
             functions.append(f"{name}: {'_float' if found is not None else 'None'}")
-    functions += [f"{name}: _dtype" for name in _dtype_names(tangrad)]
+    functions += [f"{name}: _dtype" for name in dtype_names(tangrad)]
     # A package of its own brings the stub of the name that it is seen under; without it, Any.
     absent = "# type: ignore[attr-defined, unused-ignore]"
     brought = ", ".join(f"{name} as {name}" for name in _plugin_names(tangrad))
     lines = [*_grouped(lines), f"from tangrad import {brought}  {absent}"]
     absent = "# type: ignore[import-not-found, import-untyped, unused-ignore]"
     lines += [f"from tangrad.brought.{name} import *  {absent}" for name in _packages()]
-    functions += [f"{name}: Any" for name in _legacy_names()]
+    functions += [f"{name}: Any" for name in legacy_names()]
     functions += [f"{name}: _layout" for name in SPARSE_LAYOUTS]
     functions.append("__version__: str")
     return MODULE_HEADER + "\n".join(lines) + "\n\n" + "\n".join(functions) + "\n"
@@ -225,7 +225,7 @@ def brought(package: str) -> str:
         for name in sorted(set(names) - known):
             op = registry.find(name)
             if op.definition.function and op.definition.namespace is None and name[0] != "_":
-                functions += _functions(name, op)
+                functions += functions(name, op)
     return MODULE_HEADER + "\n".join(lines) + "\n\n" + "\n".join(functions) + "\n"
 
 
@@ -250,7 +250,7 @@ def namespace(module: str) -> str:
             continue
         found = _written(getattr(shown, name))
         if _is_op(found):
-            lines += _functions(name, found)
+            lines += functions(name, found)
         elif getattr(found, "__module__", module) != module:
             lines.insert(0, f"from {found.__module__} import {name} as {name}")
         elif inspect.isfunction(found):
@@ -296,7 +296,7 @@ def _submodules(tangrad: Any) -> list[str]:
     return [name for name in tangrad._SUBMODULES if not name.startswith("_")]
 
 
-def _dtype_names(tangrad: Any) -> list[str]:
+def dtype_names(tangrad: Any) -> list[str]:
     """Return the names of all dtypes, also of those that are registered on first use."""
     from tangrad.tensor import complex_half, float8, small_dtypes
 
@@ -307,7 +307,7 @@ def _dtype_names(tangrad: Any) -> list[str]:
     )
 
 
-def _legacy_names() -> list[str]:
+def legacy_names() -> list[str]:
     """Return the names of old programs' classes, such as FloatTensor and FloatStorage."""
     from tangrad.tensor import legacy, storages
 
@@ -353,7 +353,8 @@ def _members(op: Any) -> list[Any]:
     return list(op.overloads) or [op]
 
 
-def _functions(name: str, op: Any) -> list[str]:
+def functions(name: str, op: Any) -> list[str]:
+    """Return the lines of a stub that show an op as a function of a name, a form after another."""
     forms = [form for member in _members(op) for form in _signatures(op, member, method=False)]
     return _overloaded(name, forms, op)
 

@@ -1,0 +1,1 @@
+"""The documentation site: `tox run -e site` builds it. docs/architecture.md says how and why."""
