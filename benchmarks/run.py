@@ -76,6 +76,14 @@ def parsed() -> argparse.Namespace:
     return arguments
 
 
+def asked(arguments: argparse.Namespace) -> str:
+    """Return the command, without where its figures go."""
+    options = {key: getattr(arguments, key) for key in ("only", "rounds", "threads", "clock")}
+    parts = [f"--{key} {value}" for key, value in options.items() if value]
+    quick = ["--quick"] if arguments.quick else []
+    return " ".join(["python benchmarks/run.py", *quick, *parts])
+
+
 def main() -> int:
     arguments = parsed()
     start = time.perf_counter()
@@ -114,7 +122,8 @@ def main() -> int:
     print(f"{time.perf_counter() - start:.0f} s")
     if arguments.json:
         limits = bound and {"bandwidth": bound.bandwidth, "flops": bound.flops}
-        data = {"machine": title, "limits": limits, "figures": as_data(figures)}
+        told = {"machine": title, "date": time.strftime("%Y-%m-%d"), "command": asked(arguments)}
+        data = {**told, "limits": limits, "figures": as_data(figures)}
         Path(arguments.json).write_text(json.dumps(data, indent=1) + "\n", "utf-8")
     if arguments.picture:
         draw(figures, arguments.picture, title)

@@ -12,8 +12,8 @@ A package describes itself once, in its own pyproject.toml; all keys are optiona
     test-note = "with MPI"       # what `tox list` says besides
 
 From it follow the extras and the settings of mypy and pytest in the root pyproject.toml, the
-factors in tox.ini, and the tables in docs/packages.md and docs/architecture.md. They stand between marks;
-`--check` compares, and writes nothing.
+factors in tox.ini, and the tables in docs/packages.md and docs/architecture.md. They stand between
+marks; `--check` compares, and writes nothing.
 """
 
 from __future__ import annotations

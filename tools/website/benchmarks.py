@@ -1,7 +1,7 @@
 """Benchmarks as tables and pictures: a section for each machine that was measured.
 
 The figures are what `benchmarks/run.py --json` wrote, in docs/benchmarks/, a file a machine. Its
-first keys say what was measured on: `machine`, `date`, `command`, `note`.
+keys `machine`, `date` and `command` say what was measured, and how; `note` is added by hand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def sections() -> list[str]:
     for path in sorted(FOLDER.glob("*.json")):
         document = json.loads(path.read_text("utf-8"))
         lines += [f"## {document['machine']}", ""]
-        lines += [f"{document['date']}, `{document['command']}`. {document['note']}", ""]
+        told = f"{document['date']}, `{document['command']}`. {document.get('note', '')}"
+        lines += [told.strip(), ""]
         figures = [f for f in document["figures"] if f.get("ratio")]
         lines += [_picture(figures), "", *_table(figures)]
     return lines
@@ -74,8 +75,9 @@ def _picture(figures: Sequence[dict[str, Any]]) -> str:
         y = 24 + ROW * number
         end = LEFT + (WIDTH - LEFT) * _place(figure["ratio"][1])
         colour = "#2a9d8f" if end <= middle else "#e07a5f"
+        name = _text(figure["workload"])
         parts.append(
-            f'<text x="{LEFT - 6}" y="{y + 10}" text-anchor="end">{_text(figure["workload"])}</text>'
+            f'<text x="{LEFT - 6}" y="{y + 10}" text-anchor="end">{name}</text>'
             f'<rect x="{min(end, middle):.1f}" y="{y + 2}" width="{abs(end - middle):.1f}" '
             f'height="{ROW - 5}" fill="{colour}"/>'
         )

@@ -1,21 +1,22 @@
 """Examples by hand: docs/examples/*.txt. A line with a name, then what is typed and what is told.
 
-The names are public ones without `tangrad.` in front; several on a line share the example.
+The names are public ones without `tangrad.` in front; several on a line share the example. What
+needs a package that `tangrad` does not bring says so on that line: `compile (needs tangrad-jit)`.
 """
 
 from __future__ import annotations
 
 import doctest
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from tools.website.contents import ROOT
 
 FOLDER = ROOT / "docs" / "examples"
 MOST_USED = FOLDER / "most-used.names"
-NAMES = re.compile(r"^[A-Za-z_][\w.]*(?:, [A-Za-z_][\w.]*)*$")
+NAMES = re.compile(r"^([A-Za-z_][\w.]*(?:, [A-Za-z_][\w.]*)*)(?: \(needs ([\w-]+)\))?$")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,12 @@ class Example:
     text: str
     path: Path
     line: int
+    needs: str = ""
+
+    @property
+    def can_run(self) -> bool:
+        """Tell whether the package that it needs is installed."""
+        return not self.needs or find_spec(self.needs.replace("-", "_")) is not None
 
     @property
     def place(self) -> str:
@@ -33,25 +40,31 @@ class Example:
         return f"{self.path.relative_to(ROOT)}:{self.line}"
 
 
-def read(path: Path) -> Iterator[Example]:
-    """Yield the examples of a file.
+def read(path: Path) -> list[Example]:
+    """Return the examples of a file.
 
     Raises:
         ValueError: text stands before the first name.
     """
-    names: tuple[str, ...] = ()
-    start, body = 0, []
-    for number, line in enumerate([*path.read_text("utf-8").split("\n"), "end"], 1):
-        is_last = number > len(path.read_text("utf-8").split("\n"))
-        fresh = not body or not body[-1]
-        if is_last or (NAMES.match(line) and fresh):
-            if names:
-                yield Example(names, "\n".join(body).strip(), path, start)
-            names, start, body = tuple(f"tangrad.{n}" for n in line.split(", ")), number, []
-        elif names:
-            body.append(line)
-        elif line and not line.startswith("#"):
-            raise ValueError(f"{path.name}:{number}: text before the first name")
+    heads: list[tuple[int, re.Match[str]]] = []
+    lines = path.read_text("utf-8").split("\n")
+    for number, line in enumerate(lines):
+        follows_nothing = not number or not lines[number - 1].strip()
+        if follows_nothing and (found := NAMES.match(line)):
+            heads.append((number, found))
+        elif line and not heads and not line.startswith("#"):
+            raise ValueError(f"{path.name}:{number + 1}: text before the first name")
+    ends = [number for number, _ in heads[1:]] + [len(lines)]
+    return [
+        Example(
+            tuple(f"tangrad.{name}" for name in found.group(1).split(", ")),
+            "\n".join(lines[number + 1 : end]).strip(),
+            path,
+            number + 1,
+            found.group(2) or "",
+        )
+        for (number, found), end in zip(heads, ends, strict=True)
+    ]
 
 
 def read_all() -> list[Example]:

@@ -109,7 +109,8 @@ def broken_links(path: str) -> list[str]:
         place = (ROOT / path).parent / target if target else ROOT / path
         if not place.exists():
             broken.append(target)
-        elif anchor and place.suffix == ".md":
-            if anchor[1:] not in anchors(place.read_text("utf-8")):
-                broken.append(target + anchor)
+        elif (
+            anchor and place.suffix == ".md" and anchor[1:] not in anchors(place.read_text("utf-8"))
+        ):
+            broken.append(target + anchor)
     return broken

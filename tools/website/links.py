@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -34,7 +34,7 @@ def broken(folder: Path) -> list[str]:
     return found
 
 
-@lru_cache(maxsize=None)
+@cache
 def anchors(page: Path) -> frozenset[str]:
     """Return the anchors of a page."""
     return frozenset(ANCHOR.findall(page.read_text("utf-8")))

@@ -30,7 +30,7 @@ MEANING = re.compile(r"([\\*_<>\[\]|$#~^{}])")
 
 
 def plain(text: str) -> str:
-    """Return text in which nothing but `code` and \\(formulas\\) means something."""
+    r"""Return text in which nothing but `code` and \(formulas\) means something."""
     parts = SPECIAL.split(text)
     return "".join(_special(p) if n % 2 else MEANING.sub(r"\\\1", p) for n, p in enumerate(parts))
 
