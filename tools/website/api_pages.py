@@ -13,6 +13,39 @@ from tools.website.surface import Entry, of_tangrad
 QUALIFIED = re.compile(r"\b(?:tangrad(?:_\w+)?|typing|collections\.abc|torch)\.(?:\w+\.)*(?=\w)")
 WIDTH = 88
 ATTRIBUTES = {"getset_descriptor", "property", "member_descriptor"}
+# What attributes of tensors are, whose docstrings cannot be reached: compiled ones have none, and
+# those that can be overridden show the docstring of what asks for that.
+TOLD = {
+    "H": "The conjugate transpose of a matrix, a view.",
+    "T": "The tensor with its dimensions in reverse, a view.",
+    "data": "The same elements without their history; writes to it are not seen by autograd.",
+    "device": "The device that holds the elements.",
+    "dtype": "The type of the elements.",
+    "grad": "What `backward` has added up for this leaf, or None.",
+    "grad_dtype": "The dtype that `grad` has to have; None for any.",
+    "grad_fn": "The node of the graph that made this tensor; None for a leaf.",
+    "imag": "The imaginary parts of a complex tensor, a view.",
+    "is_cpu": "Whether the tensor is on device `cpu`.",
+    "is_leaf": "Whether no recorded op made this tensor.",
+    "is_meta": "Whether the tensor has a shape and no elements: device `meta`.",
+    "is_mkldnn": "False: tangrad has no such layout.",
+    "is_nested": "False: tangrad has no nested tensors.",
+    "is_quantized": "Whether the layout is a quantized one.",
+    "is_sparse": "Whether the layout is `sparse_coo`.",
+    "is_sparse_csr": "Whether the layout is `sparse_csr`.",
+    "itemsize": "Bytes of one element.",
+    "layout": "How the elements are stored: `tangrad.strided` but for layouts of packages.",
+    "mH": "The last two dimensions transposed and conjugated, a view.",
+    "mT": "The last two dimensions transposed, a view.",
+    "name": "Always None.",
+    "nbytes": "Bytes of all elements.",
+    "ndim": "The number of dimensions.",
+    "output_nr": "Which of the results of `grad_fn` this tensor is.",
+    "real": "The real parts of a complex tensor, a view; a real tensor itself.",
+    "requires_grad": "Whether ops on this tensor are recorded; may be set for a leaf.",
+    "retains_grad": "Whether `backward` fills `grad` though this is no leaf (`retain_grad`).",
+    "shape": "The sizes of all dimensions, a `tangrad.Size`.",
+}
 
 
 def page_of(entry: Entry) -> str:
@@ -37,7 +70,9 @@ def page(entry: Entry, example: str | None, classes: dict[int, Entry]) -> list[s
         lines += [f"Also {', '.join(map(md.code, entry.others))}.", ""]
     if example:
         lines += ["## Example", "", *md.fenced(example, "pycon")]
-    if entry.kind == "class":
+    if entry.name == "tangrad.Tensor":
+        lines += ["[Methods and attributes](../names/tangrad.Tensor.md) have a page each.", ""]
+    elif entry.kind == "class":
         lines += _members(entry)
     return lines
 
@@ -49,6 +84,8 @@ def own_docstring(value: Any) -> str | None:
         if value.__doc__ is None and fields and issubclass(value, tuple):
             return f"A named tuple of results: {', '.join(f'`{field}`' for field in fields)}."
         return value.__doc__
+    if isinstance(value, property):
+        value = value.fget
     told = inspect.getdoc(value)
     return None if told == inspect.getdoc(type(value)) else told
 
@@ -56,16 +93,21 @@ def own_docstring(value: Any) -> str | None:
 def told_of_value(entry: Entry) -> str:
     """Return what a value is, in a line."""
     if type(entry.value).__name__ in ATTRIBUTES:
-        return md.summary(inspect.getdoc(entry.value)) or "An attribute."
+        return md.summary(_told_of_attribute(entry)) or "An attribute."
     text = repr(entry.value)
     if len(text) < 60 and " at 0x" not in text:
         return f"`{text}`"
     return f"A value of type `{type(entry.value).__name__}`."
 
 
+def _told_of_attribute(entry: Entry) -> str | None:
+    told = own_docstring(entry.value)
+    return told or TOLD.get(entry.name.rpartition(".")[2])
+
+
 def _value(entry: Entry) -> list[str]:
     if type(entry.value).__name__ in ATTRIBUTES:
-        return [*md.docstring(inspect.getdoc(entry.value)), "An attribute of tensors.", ""]
+        return [*md.docstring(_told_of_attribute(entry)), "An attribute of tensors.", ""]
     text = repr(entry.value)
     lines = md.fenced(text, "python") if len(text) < 400 and " at 0x" not in text else []
     return [f"A value of type {md.code(type(entry.value).__name__)}.", "", *lines]
@@ -75,6 +117,8 @@ def _documented(entry: Entry, classes: dict[int, Entry]) -> list[str]:
     value = entry.value
     documented = own_docstring(value)
     lines = md.opening(documented)
+    if not documented and not repr(value).startswith("<"):
+        lines += ["Made by:", "", *md.fenced(repr(value).removesuffix("{}"), "python")]
     head = "class " if entry.kind == "class" else ""
     lines += md.fenced(f"{head}{signature(entry.name, value)}", "python")
     if entry.kind == "class":
@@ -155,7 +199,7 @@ def _members(entry: Entry) -> list[str]:
             continue
         function = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
         if isinstance(member, property):
-            lines += [f"### `{name}`", "", *md.docstring(inspect.getdoc(member), "####")]
+            lines += [f"### `{name}`", "", *md.docstring(own_docstring(member), "####")]
         elif inspect.isfunction(function) and of_tangrad(function.__module__):
             found = inspect.signature(function)
             bound = not isinstance(member, staticmethod)

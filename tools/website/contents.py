@@ -23,7 +23,7 @@ SIDEBAR: dict[str, list[str]] = {
     ],
     "Why": [
         *("architecture", "from-scratch", "fast-paths", "allocator", "cpu", "cuda", "jit"),
-        *("sparse", "distributed", "scaling", "contributing"),
+        *("sparse", "distributed", "scaling", "site", "contributing"),
     ],
     "Packages": [],  # the README of each, by name
 }

@@ -386,10 +386,12 @@ triu = op(
 
 
 def pad_pairs(pad: Ints) -> list[tuple[int, int]]:
+    """Return (before, after) for each padded dimension, the last dimension first."""
     return [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
 
 
 def check_pad(self: Any, pad: Ints) -> None:
+    """Refuse sizes of padding that do not come in pairs, or are of too many dimensions."""
     if len(pad) % 2:
         raise RuntimeError(f"Padding length must be divisible by 2, got {list(pad)}")
     if len(pad) // 2 > len(self.shape):
