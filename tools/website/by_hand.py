@@ -18,6 +18,12 @@ FOLDER = ROOT / "docs" / "examples"
 MOST_USED = FOLDER / "most-used.names"
 NAMES = re.compile(r"^([A-Za-z_][\w.]*(?:, [A-Za-z_][\w.]*)*)(?: \(needs ([\w-]+)\))?$")
 
+# What examples may use besides `tangrad`.
+IMPORTS = {
+    "nn": ">>> from tangrad import nn",
+    "F": ">>> from tangrad.nn import functional as F",
+}
+
 
 @dataclass(frozen=True)
 class Example:
@@ -33,6 +39,14 @@ class Example:
     def can_run(self) -> bool:
         """Tell whether the package that it needs is installed."""
         return not self.needs or find_spec(self.needs.replace("-", "_")) is not None
+
+    @property
+    def shown(self) -> str:
+        """Return the text as it can be typed: with the imports that it needs."""
+        used = [
+            line for name, line in IMPORTS.items() if re.search(rf"(?<![\w.]){name}\.", self.text)
+        ]
+        return "\n".join([*used, self.text])
 
     @property
     def place(self) -> str:

@@ -31,6 +31,10 @@ TITLES = {
 AS_CODE = {"expression", "map", "combine", "identity", "finalize"}
 EXPORTED = {"c99": "C99 file"}  # devices that are targets of exporters, not machines
 FOR_TESTS = {"loopback"}
+DTYPES = set(
+    "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float32 float64 float16 bfloat16 "
+    "complex32 complex64 complex128".split()
+)
 
 
 def page_of(op: str) -> str:
@@ -211,7 +215,15 @@ def _state(text: str) -> str:
 
 
 def _without_provider(text: str) -> str:
-    return re.sub(r"  \(tangrad\S* [\d.]+\)$", "", text)
+    """Return the dtypes of a device without what brings it; rare ones are counted."""
+    text = re.sub(r"  \(tangrad\S* [\d.]+\)$", "", text)
+    names = text.split(" ")
+    rare = [name for name in names if name not in DTYPES]
+    if len(rare) == len(names) or not rare or not all(map(str.isalnum, "".join(rare).split("_"))):
+        return text
+    return (
+        f"{' '.join(name for name in names if name in DTYPES)} and {len(rare)} dtypes of few bits"
+    )
 
 
 def onnx_form(op: Any) -> str:

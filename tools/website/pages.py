@@ -16,6 +16,11 @@ from tools.website.contents import ROOT, package_readmes, toctrees
 from tools.website.documents import Documents, file_page, slug
 from tools.website.surface import Entry
 
+# What the first page leads to besides, which is on the site alone.
+GENERATED = (
+    "Or look up a name: [all names, by module](names/index.md), [all ops](ops/index.md), "
+    "[deviations from PyTorch, with a filter](deviations-table.md)."
+)
 DOCUMENT = re.compile(r"\]\(([\w-]+\.md)")  # a link of docs/deviations.md to a page beside it
 
 
@@ -78,7 +83,7 @@ def _examples(site: Site, entries: list[Entry]) -> dict[str, str]:
         for name in example.names:
             if name not in public:
                 site.wrong.append(f"{example.place}: {name} is no public name")
-            found[name] = example.text
+            found[name] = example.shown
     site.wrong += [
         f"{name}: among the names that libraries use most, and without an example by hand"
         for name in by_hand.most_used()
@@ -189,7 +194,7 @@ def _write_documents(site: Site) -> None:
     for path, page in documents.pages.items():
         text = documents.read(path)
         if path == "docs/index.md":
-            site.write("index", [text, "", *toctrees()])
+            site.write("index", [text, GENERATED, "", *toctrees()])
         elif path == "docs/benchmarks.md":
             site.write(page, [text, "", *benchmarks.sections()])
         else:

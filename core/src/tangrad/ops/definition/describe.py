@@ -223,6 +223,8 @@ def _kernels_on(op: _C.Op, device: str) -> str:
     """Tell by what an op is computed on a device."""
     made = _made_when_asked(op, device)
     names = [*op.kernels().get((device, "strided"), ()), *made]
+    if op.kind == "pointwise":  # a driver makes kernels of an expression for whatever it is asked
+        names = [name for name in names if _promotion(op.definition, name)]
     if names:
         return " ".join(dict.fromkeys(names))
     definition = op.definition
