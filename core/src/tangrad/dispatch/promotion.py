@@ -23,7 +23,8 @@ def describe_promotion(definition: Any, name: str) -> str:
     if definition.promote == "sum" and promoted.kind in ("bool", "uint", "int"):
         promoted = _C.dtype_by_name("int64")
     words = definition.dtypes.split()
-    if "all" not in words and _KIND_WORDS[promoted.kind] not in words:
+    kind = _KIND_WORDS.get(promoted.kind)  # none for elements that are no numbers
+    if kind is None or ("all" not in words and kind not in words):
         return ""
     results = []
     for result in definition.results:
