@@ -39,9 +39,8 @@ def test_declared_ops_are_computed_by_this_package() -> None:
 
 
 def test_a_declared_op_that_nothing_computes_says_so() -> None:
-    rois = tangrad.tensor([[0.0, 0, 0, 2, 2]])
-    with pytest.raises(NotImplementedError, match="ps_roi_pool: .*does not compute it"):
-        tangrad.ops.torchvision.ps_roi_pool(tangrad.ones(1, 4, 4, 4), rois, 1.0, 2, 2)
+    with pytest.raises(NotImplementedError, match="box_iou_rotated: .*does not compute it"):
+        tangrad.ops.torchvision.box_iou_rotated(tangrad.ones(1, 5), tangrad.ones(1, 5))
 
 
 def test_autocast_kernels_are_called_in_autocast_alone() -> None:
@@ -74,13 +73,6 @@ def test_pictures_are_read_and_written(kind: str, tmp_path: Path) -> None:
     again = tangrad.ops.image.decode_image(tangrad.ops.image.encode_png(decoded, 6), 0)
     assert (again == decoded).all()
     assert tangrad.ops.image.decode_image(data, 1).shape == (1, 5, 4)
-
-
-def test_bytes_that_are_no_picture_are_refused() -> None:
-    with pytest.raises(RuntimeError, match="no picture"):
-        tangrad.ops.image.decode_image(tangrad.arange(9, dtype=tangrad.uint8), 0)
-    with pytest.raises(RuntimeError, match="1-dimensional tensor of uint8"):
-        tangrad.ops.image.decode_png(tangrad.ones(3), 0)
 
 
 def test_other_extensions_are_not_loaded(tmp_path: Path) -> None:

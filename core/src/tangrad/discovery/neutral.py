@@ -269,7 +269,7 @@ def foreign_library(path: str) -> tuple[str, dict[str, Any]] | None:
         (
             (name.removeprefix("ops."), row)
             for name, row in rows().items()
-            if row.get("library") == known
+            if known in row.get("library", ())
         ),
         None,
     )

@@ -6,6 +6,45 @@ import numpy as np
 
 import tangrad
 from tangrad import Tensor
+from tangrad.plugin import op
+from tangrad_vision.places import as_array
+
+
+def _suppressed(boxes: Tensor, order: Tensor, iou_threshold: float) -> Tensor:
+    """Compare each box that stays with all that come after it."""
+    ranks = np.asarray(order.cpu().numpy())
+    corners = as_array(boxes)[ranks]
+    x1, y1, x2, y2 = corners.T
+    areas = (x2 - x1) * (y2 - y1)
+    gone = np.zeros(len(corners), dtype=bool)
+    kept = np.zeros(len(corners) + 1, dtype=np.int64)
+    count = 0
+    for i in range(len(corners)):
+        if gone[i]:
+            continue
+        kept[count] = ranks[i]
+        count += 1
+        with np.errstate(all="ignore"):
+            width = np.minimum(x2[i], x2[i + 1 :]) - np.maximum(x1[i], x1[i + 1 :])
+            height = np.minimum(y2[i], y2[i + 1 :]) - np.maximum(y1[i], y1[i + 1 :])
+            shared = np.maximum(width, 0) * np.maximum(height, 0)
+            gone[i + 1 :] |= shared / (areas[i] + areas[i + 1 :] - shared) > iou_threshold
+    kept[-1] = count
+    return tangrad.from_numpy(kept).to(boxes.device)
+
+
+_kept = op(
+    "vision::suppressed(Tensor boxes, Tensor order, float iou_threshold) -> Tensor",
+    shape=lambda boxes: (boxes.shape[0] + 1,),
+    dtype=lambda: tangrad.int64,
+    decompose=_suppressed,
+    vjp="none: the output is indices",
+    samples=lambda s: [],
+    function=False,
+    method=False,
+    out=False,
+    doc="Return the indices that `nms` keeps of boxes in an order, then zeros; last, how many.",
+)
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
@@ -26,28 +65,13 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
         RuntimeError: the shapes are others, or the dtypes differ.
     """
     _check(boxes, scores)
-    order = tangrad.argsort(scores, descending=True, stable=True)
-    corners = as_array(boxes[order])
-    x1, y1, x2, y2 = corners.T
-    areas = (x2 - x1) * (y2 - y1)
-    gone = np.zeros(len(corners), dtype=bool)
-    kept = []
-    for i in range(len(corners)):
-        if gone[i]:
-            continue
-        kept.append(i)
-        width = np.minimum(x2[i], x2[i + 1 :]) - np.maximum(x1[i], x1[i + 1 :])
-        height = np.minimum(y2[i], y2[i + 1 :]) - np.maximum(y1[i], y1[i + 1 :])
-        shared = np.maximum(width, 0) * np.maximum(height, 0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gone[i + 1 :] |= shared / (areas[i] + areas[i + 1 :] - shared) > iou_threshold
-    return order[tangrad.tensor(kept, dtype=tangrad.int64, device=order.device)]
-
-
-def as_array(t: Tensor) -> np.ndarray:
-    """Return a tensor as an array of at least float32: areas overflow half precision."""
-    t = t.detach().cpu()
-    return np.asarray((t.float() if t.element_size() < 4 else t).numpy())
+    boxes = boxes.detach()
+    if boxes.dtype not in (tangrad.float32, tangrad.float64):
+        boxes = boxes.float()
+    order = tangrad.argsort(scores.detach(), descending=True, stable=True)
+    found = _kept(boxes.contiguous(), order, float(iou_threshold))
+    result: Tensor = found[: int(found[-1])]
+    return result
 
 
 def _check(boxes: Tensor, scores: Tensor) -> None:
