@@ -44,6 +44,9 @@ class Runner:
         only: a regular expression that the names of tests match, where none are wanted by name.
         environment: variables for the processes, beside those that keep to one thread.
         fixtures: whether `setUpClass` and `tearDownClass` run; PyTorch's own tests do without.
+        worker: the file that runs the tests of a process.
+        oracle: the Python that has PyTorch, where it is another than this one.
+        limit_count: how many tests of a file a worker of pytest takes; 0: all.
     """
 
     tests: Path
@@ -52,6 +55,9 @@ class Runner:
     only: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     fixtures: bool = False
+    worker: str = "worker.py"
+    oracle: str = sys.executable
+    limit_count: int = 0
 
     def verdicts(self, file: str, lib: str) -> dict[str, dict[str, Any]]:
         """Return the last line about each test, by name."""
@@ -93,15 +99,15 @@ class Runner:
             "tests": str(self.tests), "file": file, "lib": lib, "out": str(place),
             "limit": self.limit, "only": self.only, "wanted": wanted, "done": done,
             "fixtures": self.fixtures,
-            "names": self._names(),
+            "names": self._names(), "limit_count": self.limit_count,
             "source": str(Path(importlib.util.find_spec("torch").origin).parent),  # type: ignore[arg-type,union-attr]
         }  # fmt: skip
-        start = [sys.executable, *(["-m", "tangrad", "run"] if lib == "tangrad" else [])]
+        start = [sys.executable, "-m", "tangrad", "run"] if lib == "tangrad" else [self.oracle]
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said:
             given = Path(folder, "task.json")
             given.write_text(json.dumps(task), "utf-8")
             process = subprocess.Popen(
-                [*start, str(HERE / "worker.py"), str(given)],
+                [*start, str(HERE / self.worker), str(given)],
                 env={**os.environ, **ENVIRONMENT, **self.environment}, cwd=folder,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
                 start_new_session=True,
