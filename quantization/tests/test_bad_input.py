@@ -144,11 +144,13 @@ def test_quantized_tensors_are_not_copied_to_numbers():
         tangrad.zeros(2).copy_(q)
 
 
-def test_a_model_that_saw_no_data_is_not_converted():
+def test_a_model_that_saw_no_data_is_converted_with_a_warning():
     model = nn.Sequential(ours.QuantStub(), nn.Linear(4, 2)).eval()
     model.qconfig = ours.get_default_qconfig("onednn")
-    with pytest.raises(RuntimeError, match="observer at '0' saw nothing"):
-        ours.convert(quiet(ours.prepare, model))
+    prepared = quiet(ours.prepare, model)
+    with pytest.warns(UserWarning, match="observer at .[01]. saw nothing"):
+        made = ours.convert(prepared)
+    assert (made[1].scale, made[1].zero_point) == (1.0, 0)
 
 
 def watched(observer, value):

@@ -294,7 +294,7 @@ def observed():
 
 
 def test_converting_what_saw_nothing_names_the_module():
-    with pytest.raises(RuntimeError, match="observer at '0' saw nothing"):
+    with pytest.warns(UserWarning, match="observer at .[01]. saw nothing"):
         ours.convert(observed())
 
 
@@ -444,3 +444,26 @@ def test_a_failed_fusion_leaves_hooks_where_they_are():
     handle.remove()
     model(tangrad.ones(1, 2, 2, 2))
     assert seen == ["before"]
+
+
+def test_the_engine_that_is_set_is_read_back():
+    quantized = tangrad.backends.quantized
+    assert {"fbgemm", "qnnpack"} <= set(quantized.supported_engines)
+    before = quantized.engine
+    quantized.engine = "qnnpack"
+    assert quantized.engine == "qnnpack"
+    quantized.engine = before
+    with pytest.raises(RuntimeError, match="not a valid value for quantized engine"):
+        quantized.engine = "fastest"
+    with pytest.raises(RuntimeError, match="Assignment not supported"):
+        quantized.supported_engines = []
+
+
+def test_integers_are_taken_as_a_quantized_tensor():
+    q = tangrad._make_per_tensor_quantized_tensor(
+        tangrad.tensor([0, 3], dtype=tangrad.int8), 0.5, 1
+    )
+    assert q.dtype == tangrad.qint8
+    assert q.dequantize().tolist() == [-0.5, 1.0]
+    with pytest.raises(RuntimeError, match="give uint8, int8 or int32"):
+        tangrad._make_per_tensor_quantized_tensor(tangrad.ones(2), 0.5, 1)

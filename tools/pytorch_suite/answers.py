@@ -139,6 +139,7 @@ IMPORTED: dict[str, Any] = {
     "torch.autograd.function._nested_map": _nested_map,
     "torch._utils._is_privateuse1_backend_available": _constant(False),
     "torch._utils_internal.get_writable_path": lambda path: path,
+    "torch._utils_internal.get_file_path_2": lambda *parts: "/".join(map(str, parts)),
 }
 # Set although tangrad has a placeholder of the name.
 PLACEHOLDERS = {"torch._ops.HigherOrderOperator"}

@@ -78,6 +78,35 @@ def quantize_per_channel(input: Any, scales: Any, zero_points: Any, axis: int, d
 
 
 @composite(
+    "_make_per_tensor_quantized_tensor(Tensor input, float scale, int zero_point) -> Tensor",
+    **_COMMON,
+)
+def _make_per_tensor_quantized_tensor(input: Any, scale: float, zero_point: int) -> Any:
+    """Take integers as a quantized tensor.
+
+    Args:
+        input: uint8, int8 or int32.
+        scale: distance of two values.
+        zero_point: the integer that stands for zero.
+
+    Raises:
+        RuntimeError: the dtype is another, or the zero point is no integer of it.
+    """
+    kinds = {tangrad.uint8: "quint8", tangrad.int8: "qint8", tangrad.int32: "qint32"}
+    if input.dtype not in kinds:
+        raise RuntimeError(
+            f"_make_per_tensor_quantized_tensor: got {input.dtype}; give uint8, int8 or int32"
+        )
+    dtype = getattr(tangrad, kinds[input.dtype])
+    low, high, _, _ = span(dtype, op="_make_per_tensor_quantized_tensor")
+    scale = qparams.check_scale("_make_per_tensor_quantized_tensor", scale)
+    zero = qparams.check_zero_point(
+        "_make_per_tensor_quantized_tensor", zero_point, low, high, dtype
+    )
+    return layout.per_tensor(input.clone(), scale, zero, dtype)
+
+
+@composite(
     "quantize_per_tensor_dynamic(Tensor input, any dtype, bool reduce_range) -> Tensor",
     **_COMMON,
 )

@@ -45,7 +45,7 @@ class _Corners:
             row, column = top.to(tangrad.int64) + below, left.to(tangrad.int64) + right
             there = on & (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
             cell = tangrad.where(there, row * columns + column, 0)
-            self.at.append(cell.reshape(batch, groups, 1, -1))
+            self.at.append(cell.reshape(batch, groups, 1, taps * out_rows * out_columns))
             self.inside.append(there.reshape(self.shape).to(offset.dtype))
         near = (1 - self.high, self.high), (1 - self.wide, self.wide)
         self.weights = [
@@ -55,11 +55,12 @@ class _Corners:
     def values(self, input: Tensor) -> list[Tensor]:
         """Return the four cells, each (N, groups, channels, taps, positions)."""
         batch, groups, taps, positions = self.shape
-        maps = input.reshape(batch, groups, input.size(1) // groups, -1)
+        channels, cells = input.size(1) // groups, input.size(2) * input.size(3)
+        maps = input.reshape(batch, groups, channels, cells)
         found = []
         for at in self.at:
             picked = maps.gather(3, at.expand(-1, -1, maps.size(2), -1))
-            found.append(picked.reshape(batch, groups, -1, taps, positions))
+            found.append(picked.reshape(batch, groups, channels, taps, positions))
         return found
 
 
@@ -83,7 +84,8 @@ def _columns_gradients(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     corners = _Corners(input, offset, kernel, stride, padding, dilation, groups)
     batch, _, taps, positions = corners.shape
-    given = gradient.reshape(batch, groups, -1, taps, positions)
+    channels = input.size(1) // groups
+    given = gradient.reshape(batch, groups, channels, taps, positions)
     a, b, c, d = (
         v * i.unsqueeze(2) for v, i in zip(corners.values(input), corners.inside, strict=True)
     )
@@ -96,9 +98,9 @@ def _columns_gradients(
     down = (given * ((c - a) * (1 - wide) + (d - b) * wide)).sum(2)
     across = (given * ((b - a) * (1 - high) + (d - c) * high)).sum(2)
     by_offset = tangrad.stack([down, across], 3).reshape(offset.shape)
-    by_map = input.new_zeros((batch, groups, input.size(1) // groups, input[0, 0].numel()))
+    by_map = input.new_zeros((batch, groups, channels, input.size(2) * input.size(3)))
     for at, weight in zip(corners.at, corners.weights, strict=True):
-        part = (given * weight.unsqueeze(2)).reshape(*by_map.shape[:3], -1)
+        part = (given * weight.unsqueeze(2)).reshape(*by_map.shape[:3], taps * positions)
         by_map = by_map.scatter_add(3, at.expand(-1, -1, by_map.size(2), -1), part)
     return by_map.reshape(input.shape), by_offset, by_mask
 
@@ -188,8 +190,9 @@ def deform_conv2d(
         offset.size(1) // (2 * taps),
     )
     groups = input.size(1) // weight.size(1)
-    rows = weight.reshape(groups, weight.size(0) // groups, -1)
-    result = rows @ made.reshape(input.size(0), groups, -1, made.size(2))
+    depth = weight.size(1) * taps
+    rows = weight.reshape(groups, weight.size(0) // groups, depth)
+    result = rows @ made.reshape(input.size(0), groups, depth, made.size(2))
     result = result.reshape(input.size(0), weight.size(0), *offset.shape[2:])
     if bias is not None:
         result = result + bias.reshape(1, -1, 1, 1)

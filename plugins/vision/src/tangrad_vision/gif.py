@@ -127,7 +127,8 @@ def _frame(
     if most_pixels is not None and width * height > most_pixels:
         raise Broken(
             f"the picture at byte {at} of the GIF says that it has {width} by {height} pixels, "
-            f"more than the {most_pixels} that PIL.Image.MAX_IMAGE_PIXELS allows: a decompression bomb?"
+            f"more than the {most_pixels} that PIL.Image.MAX_IMAGE_PIXELS allows: a decompression "
+            "bomb?"
         )
     least, packed_bytes = reader.take(1)[0], reader.blocks()
     if not 1 <= least <= 8:

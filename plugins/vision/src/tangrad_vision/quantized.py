@@ -67,5 +67,7 @@ def roi_align(
         values - input_zero_point, corners, output_size, spatial_scale, sampling_ratio, aligned
     )
     limits = tangrad.iinfo(input.dtype)
-    found = found.round() + input_zero_point
+    # In single precision by way of the numbers that integers stand for, as torchvision rounds them.
+    scale = tangrad.tensor(input_scale, dtype=tangrad.float32)
+    found = (found * scale * (1.0 / scale)).round() + input_zero_point
     return found.clamp(limits.min, limits.max).to(input.dtype)

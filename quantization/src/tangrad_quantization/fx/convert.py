@@ -25,7 +25,7 @@ from tangrad_quantization.fx.custom_config import ConvertCustomConfig
 from tangrad_quantization.fx.lowering import lower
 from tangrad_quantization.fx.prepare import STATE, Observed, state_of
 from tangrad_quantization.nn.intrinsic.modules import _FusedModule
-from tangrad_quantization.nn.quantized.modules.weights import require_observed
+from tangrad_quantization.nn.quantized.modules.weights import observed_qparams
 from tangrad_quantization.nn.quantized.reference.modules.weights import qparams_of
 from tangrad_quantization.observer import is_observer
 from tangrad_quantization.qconfig import qconfig_equals
@@ -218,8 +218,7 @@ class _Conversion:
             return self.graph.call_method("dequantize", (made,))
 
     def _by_scale(self, node: fx.Node, source: fx.Node, observer: Any) -> fx.Node:
-        require_observed(observer, str(node.target))
-        scale, zero_point = observer.calculate_qparams()
+        scale, zero_point = observed_qparams(observer, str(node.target))
         per_channel = observer.qscheme in _PER_CHANNEL
         if not per_channel:
             scale, zero_point = scale.reshape(()), zero_point.reshape(())

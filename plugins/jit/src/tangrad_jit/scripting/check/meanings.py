@@ -198,6 +198,8 @@ def plain_meaning(check: Any, obj: Any, place: Place, name: str, constant: bool)
         return ContextClass(obj)
     if hasattr(obj, "definition") or type(obj).__name__ in ("Packet", "Overridable"):
         return Op(getattr(obj, "__name__", name) or name, getattr(obj, "__wrapped__", obj))
+    if type(obj).__name__ == "OpOverloadPacket" and len(obj.overloads()) == 1:
+        obj = getattr(obj, obj.overloads()[0])  # its one signature says what it takes
     if hasattr(obj, "_schema") or type(obj).__name__ in ("OpOverloadPacket", "OpOverload"):
         return Op(str(getattr(obj, "_schema", obj).name if hasattr(obj, "_schema") else name), obj)
     if isinstance(obj, enum.Enum):

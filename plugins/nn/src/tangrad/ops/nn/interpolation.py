@@ -23,7 +23,7 @@ from tangrad.ops.nn.pooling.adaptive import (
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
 )
-from tangrad.plugin import Ints, composite, index_vector
+from tangrad.plugin import Ints, composite, index_vector, op
 
 _AREA = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d, 3: adaptive_avg_pool3d}
 _NEAREST = ("nearest", "nearest-exact")
@@ -236,22 +236,67 @@ def _resample(
     if input.device.type == "meta":
         return _without_values(input, sizes)
     _reserve(input, sizes)
-    pixels = not input.is_floating_point()
+    if not input.is_floating_point():
+        return resampled_pixels(input, sizes, mode, align_corners, *ratios, antialias)
     x = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
-    dims = list(range(2, input.ndim))
-    # Lines first in the usual case: a row is copied at once. Pixels are rounded in between, and
-    # PyTorch takes columns first.
-    for dim in reversed(dims) if pixels else dims:
+    # Lines first in the usual case: a row is copied at once.
+    for dim in range(2, input.ndim):
         size, out, scale = input.shape[dim], sizes[dim - 2], scales[dim - 2]
         # As in PyTorch, a scale near 1 that leaves the size alone moves nothing but cubic curves.
-        cubic = mode == "bicubic" and not (pixels or antialias or align_corners)
+        cubic = mode == "bicubic" and not (antialias or align_corners)
         if size == out and (not cubic or scale is None):
             continue
-        taps = _taps(mode, size, out, align_corners, scale, antialias)
-        x = _weighted(x, dim, _quantized(taps) if pixels else taps)
-        if pixels:
-            x = (x + 0.5).floor().clamp(0, 255)
+        x = _weighted(x, dim, _taps(mode, size, out, align_corners, scale, antialias))
     return input.clone() if x is input else x.to(input.dtype)
+
+
+def _resample_pixels(
+    input: Any,
+    size: Ints,
+    mode: str,
+    align_corners: bool,
+    ratio_rows: float,
+    ratio_columns: float,
+    antialias: bool,
+) -> Any:
+    """Sum by columns first, as PyTorch does: pixels are rounded in between."""
+    x = input.to(tangrad.float32)
+    for dim, ratio in ((3, ratio_columns), (2, ratio_rows)):
+        old, new = input.shape[dim], size[dim - 2]
+        if old == new:
+            continue
+        scale = None if align_corners or ratio == old / new else 1.0 / ratio
+        taps = _taps(mode, old, new, align_corners, scale, antialias)
+        x = (_weighted(x, dim, _quantized(taps)) + 0.5).floor().clamp(0, 255)
+    return x.to(input.dtype)
+
+
+resampled_pixels = op(
+    "resampled_pixels(Tensor input, int[] size, str mode, bool align_corners, float ratio_rows,"
+    " float ratio_columns, bool antialias) -> Tensor",
+    shape=lambda input, size: (*input.shape[:2], *size),
+    dtype=lambda input: input.dtype,
+    memory_format=lambda input: (
+        tangrad.channels_last
+        if input.shape[1] > 1 and input.stride(1) == 1
+        else tangrad.contiguous_format
+    ),
+    decompose=_resample_pixels,
+    vjp="none: pixels are integers",
+    function=False,
+    method=False,
+    out=False,
+    samples=lambda s: [],
+    doc="""Resample pictures of bytes with weights of 16 bits in fixed point.
+
+    Args:
+        input: uint8, (N, C, H, W).
+        size: rows and columns of the result.
+        mode: "bilinear", "bicubic" or "lanczos".
+        align_corners, antialias: as for `interpolate`.
+        ratio_rows, ratio_columns: how far apart in the input neighbours of the result are.
+    """,
+)
 
 
 def _resample_nearest(input: Any, sizes: Ints, exact: bool, scales: list[float | None]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import tangrad
@@ -69,7 +70,8 @@ def output_scale(module: Any) -> tuple[float, int]:
     """Return the scale and the zero point that were observed at a module's output.
 
     Raises:
-        RuntimeError: the module has no observer, or it saw nothing.
+        AssertionError: the module has no observer.
+        RuntimeError: what the observer saw is not finite.
     """
     observer = getattr(module, "activation_post_process", None)
     if observer is None:
@@ -77,8 +79,7 @@ def output_scale(module: Any) -> tuple[float, int]:
             f"{type(module).__name__} has no observer of its output: call prepare, and run "
             f"calibration data through the model, before convert"
         )
-    require_observed(observer, type(module).__name__)
-    scale, zero_point = observer.calculate_qparams()
+    scale, zero_point = observed_qparams(observer, type(module).__name__)
     return float(scale), int(zero_point)
 
 
@@ -91,21 +92,37 @@ def has_seen(observer: Any) -> bool:
     return bool(low.numel() and (low <= high).all() and low.isfinite().all())
 
 
-def require_observed(observer: Any, what: str) -> None:
-    """Refuse to convert what no data came through.
+def observed_qparams(observer: Any, what: str) -> tuple[Any, Any]:
+    """Return the scale and the zero point that an observer gives: 1 and 0 where it saw nothing.
+
+    A part of a model that evaluation passes by, such as an auxiliary classifier, sees no data; as
+    in PyTorch, it is converted all the same, with a warning.
+
+    Args:
+        observer: of an activation.
+        what: the module's name, where the observer knows no place in a model.
 
     Raises:
-        RuntimeError: the observer saw nothing.
+        RuntimeError: what it saw is not finite.
     """
-    watching = getattr(observer, "activation_post_process", observer)
     if has_seen(observer):
-        return
+        found: tuple[Any, Any] = observer.calculate_qparams()
+        return found
+    watching = getattr(observer, "activation_post_process", observer)
     where = getattr(observer, "path", "") or getattr(watching, "path", "") or what
-    raise RuntimeError(
-        f"convert: the observer at '{where}' saw nothing ({type(watching).__name__}, range "
-        f"{math.inf} to {-math.inf}): run calibration data through the prepared model first, "
-        f"through this module too, or set its qconfig to None"
+    kind, low, high = type(watching).__name__, watching.min_val, watching.max_val
+    if low.numel() and not ((low == math.inf) & (high == -math.inf)).all():
+        raise RuntimeError(
+            f"convert: the observer at '{where}' saw what is not finite ({kind}, range {low} to "
+            f"{high}): look for the data or the layer that makes it"
+        )
+    warnings.warn(
+        f"convert: the observer at '{where}' saw nothing ({kind}), so its scale is 1 and its zero "
+        "point 0: run calibration data through the prepared model first, through this module too, "
+        "or set its qconfig to None",
+        stacklevel=2,
     )
+    return tangrad.tensor([1.0]), tangrad.tensor([0], dtype=tangrad.int32)
 
 
 def require_float(cls: Any, module: Any, kinds: Any) -> None:
