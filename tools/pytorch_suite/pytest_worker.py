@@ -156,9 +156,8 @@ def main() -> None:
     signal.signal(signal.SIGALRM, _stop)
     sys.path.insert(0, str(Path(__file__).resolve().parent))
     if task["lib"] == "tangrad":
-        import stubs
-
         import optests
+        import stubs
 
         stubs.REPLACED = ()  # the library itself uses what there is
         stubs.install(task["source"], task["names"])

@@ -241,7 +241,8 @@ def randn_like(
     " -> Tensor",
     random=True,
     method=False,
-    samples=lambda s: [s(s.tensor(2, 3), 5), s(s.tensor(4), -2, 3)],
+    samples=lambda s: [s(s.tensor(2, 3), 5), s(s.tensor(4), -2, 3), s(s.tensor(4), high=3)],
+    errors=lambda s: [(s(s.tensor(2)), TypeError, "'high'")],
 )
 def randint_like(
     input: Any,
@@ -260,7 +261,10 @@ def randint_like(
     One number alone is `high`, and `low` is 0.
     """
     if low is None and high is None:
-        raise TypeError("randint_like() missing 1 required positional argument: 'high'")
+        raise TypeError(
+            "randint_like() missing 1 required positional argument: 'high', the first integer "
+            "that is not drawn"
+        )
     low, high = (0, low) if high is None else (low or 0, high)
     drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
     drawn = drawn.random_(low, high, generator=generator)
