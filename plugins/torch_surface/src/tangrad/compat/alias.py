@@ -144,6 +144,23 @@ def _record(files: dict[Path, str]) -> Iterator[str]:
         yield f"{place.as_posix()},sha256={digest.decode()},{len(text.encode())}\n"
 
 
+def next_steps() -> str:
+    """Return how libraries that need PyTorch are installed beside the alias.
+
+    uv reads no configuration of pip, and takes PyTorch itself where nothing holds the version.
+    """
+    constraints = Path(sys.prefix) / CONSTRAINTS
+    return f"""
+`import torch` gives tangrad here. Install what needs it, such as torchvision:
+  pip install torchvision                 # pip keeps the alias by {_configuration()[0].name}
+  uv pip install -c {constraints} torchvision
+                                          # or, for all calls of uv: UV_CONSTRAINT={constraints}
+In a project of uv, whose lock would name PyTorch, write into pyproject.toml
+  [tool.uv]
+  override-dependencies = ["torch ; sys_platform == 'never'"]
+and call `uv sync --inexact`, which removes nothing that it did not install."""
+
+
 def remove() -> list[str]:
     """Take the alias and the constraint away; return what was removed."""
     gone = []

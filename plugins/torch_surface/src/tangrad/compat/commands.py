@@ -78,6 +78,8 @@ def run_alias(options: argparse.Namespace) -> int:
         print(place)
     if not changed:
         print("there is no alias in this environment")
+    if options.action == "install":
+        print(alias.next_steps())
     return 0
 
 

@@ -40,6 +40,7 @@ static PyMethodDef METHODS[] = {
     {"register", register_kernels, METH_O, "Register all kernels for a device whose memory the host reaches."},
     {"unfilter", tv_unfilter, METH_VARARGS, "Undo the filters of rows of a PNG in place; return a row of none, or -1."},
     {"lzw", tv_lzw, METH_VARARGS, "Decompress the indices of a GIF; return them and how many there were."},
+    {"colours", tv_colours, METH_VARARGS, "Return three of each four bytes of an Arrow array as a bytearray."},
     {NULL},
 };
 

@@ -2,6 +2,8 @@
 
 #include "vision.h"
 
+#include "levels.h"
+
 static inline uint8_t paeth(int left, int above, int corner)
 {
     int p = left + above - corner;
@@ -149,4 +151,48 @@ done:
     free(table);
     PyBuffer_Release(&data);
     return out == NULL ? NULL : Py_BuildValue("(Nn)", out, made);
+}
+
+/* An array of Arrow's C data interface, whose layout its specification fixes. */
+typedef struct arrow_array {
+    int64_t length, null_count, offset, n_buffers, n_children;
+    const void **buffers;
+    struct arrow_array **children, *dictionary;
+    void (*release)(struct arrow_array *);
+    void *private_data;
+} arrow_array;
+
+LEVELS static void without_fourth(const uint8_t *restrict from, uint8_t *restrict to, Py_ssize_t n)
+{
+    for (Py_ssize_t i = 0; i < n; i++) {
+        to[3 * i] = from[4 * i];
+        to[3 * i + 1] = from[4 * i + 1];
+        to[3 * i + 2] = from[4 * i + 2];
+    }
+}
+
+/* colours(capsule, pixels): the first three of each four bytes that an Arrow array has, as a bytearray. */
+PyObject *tv_colours(PyObject *self, PyObject *args)
+{
+    PyObject *capsule;
+    Py_ssize_t n;
+    if (!PyArg_ParseTuple(args, "On", &capsule, &n))
+        return NULL;
+    const arrow_array *array = PyCapsule_GetPointer(capsule, "arrow_array");
+    if (array == NULL)
+        return NULL;
+    const arrow_array *bytes = array->n_children == 1 ? array->children[0] : NULL;
+    if (n < 0 || bytes == NULL || array->length != n || array->offset != 0 || bytes->offset != 0 ||
+        bytes->n_buffers != 2 || bytes->length != 4 * n || bytes->buffers[1] == NULL) {
+        PyErr_SetString(PyExc_ValueError, "colours: the array does not hold four bytes for each pixel");
+        return NULL;
+    }
+    PyObject *made = PyByteArray_FromStringAndSize(NULL, 3 * n);
+    if (made == NULL)
+        return NULL;
+    uint8_t *to = (uint8_t *)PyByteArray_AS_STRING(made);
+    Py_BEGIN_ALLOW_THREADS
+    without_fourth(bytes->buffers[1], to, n);
+    Py_END_ALLOW_THREADS
+    return made;
 }

@@ -341,47 +341,81 @@ static int NAME(run)(const tv_regions *w, T *maps, const T *boxes, T *results, i
     return job.failed ? -1 : 0;
 }
 
+/* Where parts of a region begin and end, clipped to the map: pairs. */
+static void NAME(cut)(int64_t first, int64_t length, int64_t parts, int64_t limit, int64_t *ends)
+{
+    T step = (T)(length > 1 ? length : 1) / (T)parts;
+    for (int64_t i = 0; i < parts; i++) {
+        int64_t begin = (int64_t)floor((double)((T)i * step)) + first;
+        int64_t end = (int64_t)ceil((double)((T)(i + 1) * step)) + first;
+        ends[2 * i] = begin < 0 ? 0 : begin > limit ? limit : begin;
+        ends[2 * i + 1] = end < 0 ? 0 : end > limit ? limit : end;
+    }
+}
+
+typedef struct NAME(pooling) {
+    const tv_regions *w;
+    const T *maps, *boxes;
+    T *results;
+    int32_t *places;
+    int failed;
+} NAME(pooling);
+
 /* The maximum of the whole cells that lie in each part of a region, and where it is. */
+static void NAME(pool_some)(int64_t begin, int64_t end, void *context)
+{
+    NAME(pooling) *job = context;
+    const tv_regions *w = job->w;
+    int64_t cells = w->channels * w->height * w->width, *ys = malloc((size_t)(w->height + w->width) * 2 * sizeof *ys);
+    if (ys == NULL) {
+        job->failed = 1;
+        return;
+    }
+    int64_t *xs = ys + 2 * w->height;
+    for (int64_t k = begin; k < end; k++) {
+        const T *box = job->boxes + 5 * k;
+        int64_t ends[4];
+        for (int i = 0; i < 4; i++)
+            ends[i] = (int64_t)round((double)(T)(box[1 + i] * (T)w->scale));
+        NAME(cut)(ends[1], ends[3] - ends[1] + 1, w->height, w->rows, ys);
+        NAME(cut)(ends[0], ends[2] - ends[0] + 1, w->width, w->columns, xs);
+        const T *plane = job->maps + (int64_t)box[0] * w->channels * w->rows * w->columns;
+        T *result = job->results + k * cells;
+        int32_t *place = job->places + k * cells;
+        for (int64_t c = 0; c < w->channels; c++, plane += w->rows * w->columns)
+            for (int64_t i = 0; i < w->height; i++)
+                for (int64_t j = 0; j < w->width; j++) {
+                    int empty = ys[2 * i + 1] <= ys[2 * i] || xs[2 * j + 1] <= xs[2 * j];
+                    T most = empty ? 0 : (T)-INFINITY;
+                    int64_t at = -1;
+                    for (int64_t y = ys[2 * i]; y < ys[2 * i + 1]; y++) {
+                        const T *row = plane + y * w->columns;
+                        for (int64_t x = xs[2 * j]; x < xs[2 * j + 1]; x++) {
+                            int more = row[x] > most;
+                            most = more ? row[x] : most;
+                            at = more ? y * w->columns + x : at;
+                        }
+                    }
+                    *result++ = most;
+                    *place++ = (int32_t)at;
+                }
+    }
+    free(ys);
+}
+
 static int NAME(pool)(const tv_regions *w, const T *maps, const T *boxes, T *results, int32_t *places)
 {
     for (int64_t k = 0; k < w->count; k++) {
         const T *box = boxes + 5 * k;
         if (!(box[0] >= 0 && box[0] < (T)w->batch))
             return tv_box_error(w->op, k, box[0], box[1], box[2], box[3], box[4], w->batch);
-        int64_t ends[4];
-        for (int i = 0; i < 4; i++) {
-            double at = (double)(T)(box[1 + i] * (T)w->scale);
-            if (!(fabs(at) <= FARTHEST))
+        for (int i = 1; i < 5; i++)
+            if (!(fabs((double)(T)(box[i] * (T)w->scale)) <= FARTHEST))
                 return tv_box_error(w->op, k, box[0], box[1], box[2], box[3], box[4], -1);
-            ends[i] = (int64_t)round(at);
-        }
-        int64_t wide = ends[2] - ends[0] + 1, high = ends[3] - ends[1] + 1;
-        T step_y = (T)(high > 1 ? high : 1) / (T)w->height, step_x = (T)(wide > 1 ? wide : 1) / (T)w->width;
-        const T *picture = maps + (int64_t)box[0] * w->channels * w->rows * w->columns;
-        for (int64_t c = 0; c < w->channels; c++, picture += w->rows * w->columns)
-            for (int64_t i = 0; i < w->height; i++) {
-                int64_t y0 = (int64_t)floor((double)((T)i * step_y)) + ends[1];
-                int64_t y1 = (int64_t)ceil((double)((T)(i + 1) * step_y)) + ends[1];
-                y0 = y0 < 0 ? 0 : y0 > w->rows ? w->rows : y0;
-                y1 = y1 < 0 ? 0 : y1 > w->rows ? w->rows : y1;
-                for (int64_t j = 0; j < w->width; j++, results++, places++) {
-                    int64_t x0 = (int64_t)floor((double)((T)j * step_x)) + ends[0];
-                    int64_t x1 = (int64_t)ceil((double)((T)(j + 1) * step_x)) + ends[0];
-                    x0 = x0 < 0 ? 0 : x0 > w->columns ? w->columns : x0;
-                    x1 = x1 < 0 ? 0 : x1 > w->columns ? w->columns : x1;
-                    int empty = y1 <= y0 || x1 <= x0;
-                    T most = empty ? 0 : (T)-INFINITY;
-                    int64_t place = -1;
-                    for (int64_t y = y0; y < y1; y++)
-                        for (int64_t x = x0; x < x1; x++)
-                            if (picture[y * w->columns + x] > most)
-                                most = picture[place = y * w->columns + x];
-                    *results = most;
-                    *places = (int32_t)place;
-                }
-            }
     }
-    return 0;
+    NAME(pooling) job = {w, maps, boxes, results, places, 0};
+    tv_api->parallel_for(0, w->count, 8, NAME(pool_some), &job);
+    return job.failed ? tv_out_of_memory() : 0;
 }
 
 #undef T

@@ -22,6 +22,7 @@ int tv_deform_columns_backward(const tg_call *call, void *context);
 
 PyObject *tv_unfilter(PyObject *self, PyObject *args);
 PyObject *tv_lzw(PyObject *self, PyObject *args);
+PyObject *tv_colours(PyObject *self, PyObject *args);
 
 static inline const tg_view *tv_tensor(const tg_call *call, int i)
 {
