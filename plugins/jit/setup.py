@@ -13,7 +13,14 @@ if INCLUDE is None:
 
     INCLUDE = include_directory()
 
-MODULES = ("_guards", "_queue", "_run", "codegen._emit", "codegen._execute")
+MODULES = (
+    "_guards",
+    "_queue",
+    "_run",
+    "codegen._emit",
+    "codegen._execute",
+    "scripting.machine._machine",
+)
 
 # The emitter takes some ten microseconds for a kernel: it had better be small.
 SPEED = {"codegen._emit": "-Os"}

@@ -57,6 +57,9 @@ class Unit:
         annotations: parameter, or "return" -> annotation, as Python has evaluated it.
 
     Attributes:
+        program: the Python code that runs it, once it is made.
+        machine: the program of the machine, or why there is none, once it is known.
+        gains: whether the machine is faster than Python code.
         first: what the first parameter means that is no value, or None: of a class method.
     """
 
@@ -80,6 +83,8 @@ class Unit:
         self._under_way = False
         self._plain, self._evaluated = plain, annotations or {}
         self.program: Any = None
+        self.machine: Any = None
+        self.gains = False
         self.parameters = self._parameters_of(defaults)
         self.declared = self._declared_result()
         self.python_function: Any = None

@@ -7,6 +7,9 @@ from typing import Any
 
 import tangrad
 from tangrad_jit.scripting.check.functions import Parameter, Unit
+from tangrad_jit.scripting.machine._machine import Misfit
+from tangrad_jit.scripting.machine.kinds_of import kind_tag
+from tangrad_jit.scripting.machine.lower import entry_program
 from tangrad_jit.scripting.objects.run_errors import raise_told
 from tangrad_jit.scripting.program.emit import program_of
 from tangrad_jit.scripting.program.texts import text_of
@@ -34,13 +37,16 @@ class Entry:
     def _made(self) -> Any:
         """Return a function that checks arguments by inlined tests and calls the program."""
         unit = self.unit
+        machine = entry_program(unit)
         namespace: dict[str, Any] = {
             "_program": program_of(unit),
             "_fit": self._fit,
             "_told": raise_told,
             "_Tensor": tangrad.Tensor,
+            "_machine": machine,
+            "_Misfit": Misfit,
         }
-        names, checks = [], []
+        names, checks, unseen = [], [], []
         star = False
         for k, parameter in enumerate(unit.parameters):
             text = f"_a{k}" if self.is_method and k == 0 else parameter.name
@@ -53,12 +59,19 @@ class Entry:
             names.append(text)
             if not (self.is_method and k == 0):
                 checks.append(_check(k, parameter))
+                if kind_tag(parameter.type) == "python":
+                    unseen.append(checks[-1])  # the machine does not look at these
         passed = ", ".join(
             f"_a{k}" if self.is_method and k == 0 else p.name for k, p in enumerate(unit.parameters)
         )
-        text = (
-            f"def enter({', '.join(names)}):\n"
-            + "".join(f"    {check}\n" for check in checks)
+        text = f"def enter({', '.join(names)}):\n"
+        if machine is not None:
+            text += "".join(f"    {check}\n" for check in unseen) + (
+                f"    try:\n        return _machine({passed})\n    except _Misfit:\n        pass\n"
+                "    except Exception as error:\n        _told(error)\n"
+            )
+        text += (
+            "".join(f"    {check}\n" for check in checks)
             + f"    try:\n        return _program({passed})\n"
             + "    except Exception as error:\n        _told(error)\n"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import NoReturn
 
-from tangrad_jit.scripting.program.emit import MARK
+from tangrad_jit.scripting.program.retelling import MARK
 from tangrad_jit.scripting.program.values import Raised
 from tangrad_jit.scripting.source.places import Place
 from tangrad_jit.tracing.annotations import Error

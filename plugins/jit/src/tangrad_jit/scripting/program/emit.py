@@ -15,16 +15,14 @@ from functools import cache
 from typing import Any
 
 from tangrad_jit.scripting.program import codes, numbers, texts, threads, values
+from tangrad_jit.scripting.program.retelling import MARK, set_place
 from tangrad_jit.scripting.program.sizes import is_small, small_variables
-from tangrad_jit.scripting.source.places import Place
 from tangrad_jit.scripting.tree import nodes as tree
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.kinds import ListType, TupleType
 
-__all__ = ["MARK", "program_of"]
+__all__ = ["Emitter", "program_of"]
 
-#: The global by which frames of scripted code are known; its value is the unit.
-MARK = "__tangrad_script__"
 _RUNTIME = (numbers, values, texts, codes, threads)
 _LOW, _HIGH = -(1 << 63), (1 << 63) - 1
 
@@ -32,7 +30,7 @@ _LOW, _HIGH = -(1 << 63), (1 << 63) - 1
 def program_of(unit: Any) -> Any:
     """Return the function of Python that runs a unit; it is made once."""
     if unit.program is None:
-        unit.program = _Emitter(unit).function()
+        unit.program = Emitter(unit).function()
     return unit.program
 
 
@@ -41,20 +39,7 @@ def _parsed(template: str) -> ast.expr:
     return ast.parse(template, mode="eval").body
 
 
-def _place(node: Any, place: Place) -> Any:
-    """Give a node, and those inside that have no place, a place in the source."""
-    if hasattr(node, "lineno"):
-        return node
-    node.lineno = place.source.first + place.line
-    node.end_lineno = place.source.first + max(place.line, place.last_line)
-    node.col_offset = place.column
-    node.end_col_offset = max(place.last_column, 0)
-    for child in ast.iter_child_nodes(node):
-        _place(child, place)
-    return node
-
-
-class _Emitter:
+class Emitter:
     """Make the code of one unit."""
 
     def __init__(self, unit: Any) -> None:
@@ -67,7 +52,7 @@ class _Emitter:
     def function(self) -> Any:
         """Return the compiled function."""
         unit = self.unit
-        body = self._body(unit.body)
+        body = self.statements(unit.body)
         arguments = ast.arguments(
             posonlyargs=[],
             args=[ast.arg(p.name) for p in unit.parameters],
@@ -77,9 +62,9 @@ class _Emitter:
         )
         name = unit.node.name
         made = ast.FunctionDef(name=name, args=arguments, body=body, decorator_list=[])
-        _place(made, unit.place())
+        set_place(made, unit.place())
         for argument in arguments.args:
-            _place(argument, unit.place())
+            set_place(argument, unit.place())
         module = ast.Module([made], [])
         code = compile(module, unit.source.file, "exec", dont_inherit=True)
         exec(code, self.namespace)
@@ -113,7 +98,7 @@ class _Emitter:
     def expr(self, node: tree.Expr) -> ast.expr:
         """Return the code of an expression."""
         made: ast.expr = getattr(self, f"_on_{type(node).__name__}")(node)
-        return _place(made, node.place)
+        return set_place(made, node.place)
 
     def _each(self, nodes: list[tree.Expr]) -> list[ast.expr]:
         return [self.expr(node) for node in nodes]
@@ -325,7 +310,7 @@ class _Emitter:
                 return ast.Call(self._runtime(over.kind), [*parts, *self._each(over.values)], [])
             value = over.values[0]
             if isinstance(value, tree.OpCall) and over.kind == "list":
-                return _place(self._op(value), value.place)
+                return set_place(self._op(value), value.place)
             made = self.expr(value)
             if over.kind == "dict":
                 return self._call("list", made)
@@ -345,19 +330,20 @@ class _Emitter:
 
     # --- statements
 
-    def _body(self, nodes: list[tree.Node]) -> list[ast.stmt]:
+    def statements(self, nodes: list[tree.Node]) -> list[ast.stmt]:
+        """Return the code of statements."""
         made: list[ast.stmt] = []
         for node in nodes:
             statements = getattr(self, f"_do_{type(node).__name__}")(node)
-            made.extend(_place(statement, node.place) for statement in statements)
+            made.extend(set_place(statement, node.place) for statement in statements)
         return made or [ast.Pass()]
 
     def _do_Assign(self, node: tree.Assign) -> list[ast.stmt]:
         if isinstance(node.target, tree.Unpack) and isinstance(node.value, tree.OpCall):
-            value = _place(self._op(node.value), node.value.place)
+            value = set_place(self._op(node.value), node.value.place)
         else:
             value = self.expr(node.value)
-        return [ast.Assign([_place(self._target(node.target), node.place)], value)]
+        return [ast.Assign([set_place(self._target(node.target), node.place)], value)]
 
     def _do_SetAttr(self, node: tree.SetAttr) -> list[ast.stmt]:
         target = ast.Attribute(self.expr(node.owner), node.name, ast.Store())
@@ -372,15 +358,15 @@ class _Emitter:
         return [ast.Expr(self.expr(node.value))]
 
     def _do_If(self, node: tree.If) -> list[ast.stmt]:
-        test, body = self.expr(node.condition), self._body(node.body)
-        return [ast.If(test, body, self._body(node.orelse) if node.orelse else [])]
+        test, body = self.expr(node.condition), self.statements(node.body)
+        return [ast.If(test, body, self.statements(node.orelse) if node.orelse else [])]
 
     def _do_While(self, node: tree.While) -> list[ast.stmt]:
-        return [ast.While(self.expr(node.condition), self._body(node.body), [])]
+        return [ast.While(self.expr(node.condition), self.statements(node.body), [])]
 
     def _do_For(self, node: tree.For) -> list[ast.stmt]:
         over = self._iterated(node.iteration, False, _changes(node.body))
-        body = self._body(node.body)
+        body = self.statements(node.body)
         return [ast.For(self._target(node.target), over, body, [])]
 
     def _do_With(self, node: tree.With) -> list[ast.stmt]:
@@ -396,7 +382,7 @@ class _Emitter:
                     self._unit(methods["__exit__"]),
                 )
             items.append(ast.withitem(made, None if name is None else self._target(name)))
-        return [ast.With(items, self._body(node.body))]
+        return [ast.With(items, self.statements(node.body))]
 
     def _do_Break(self, node: tree.Break) -> list[ast.stmt]:
         return [ast.Break()]
@@ -425,7 +411,7 @@ class _Emitter:
 class _Filled(ast.NodeTransformer):
     """A template with its arguments; a new tree, as arguments have places of their own."""
 
-    def __init__(self, emitter: _Emitter, args: list[ast.expr]) -> None:
+    def __init__(self, emitter: Emitter, args: list[ast.expr]) -> None:
         self.emitter, self.args = emitter, args
 
     def generic_visit(self, node: ast.AST) -> ast.AST:

@@ -425,8 +425,8 @@ class Assert(Node):
 
 def every(item: Any) -> Iterator[Any]:
     """Yield all nodes of statements, with what loops go over."""
-    if isinstance(item, (list, tuple)):
-        for member in item:
+    if isinstance(item, (list, tuple, dict)):
+        for member in item.values() if isinstance(item, dict) else item:
             yield from every(member)
     elif isinstance(item, (Node, Iteration)):
         yield item

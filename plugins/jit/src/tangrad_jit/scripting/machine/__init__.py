@@ -1,0 +1,1 @@
+"""The machine that runs scripts: typed registers, walked in C."""
