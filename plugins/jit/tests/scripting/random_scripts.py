@@ -10,19 +10,76 @@ import copy
 import importlib.util
 import io
 import random
+import re
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import tangrad
+from tangrad_jit.scripting.program.emit import program_of
 
 HEAD = """from typing import Dict, List, Optional, Tuple
+
+import math
 
 import scripted_side as torch
 
 
+def helper(xs: List[int], n: int) -> int:
+    total = 0
+    for k in range(abs(n) % 6):
+        for x in xs:
+            if x > n:
+                return total - x
+            if x == 0:
+                raise ValueError("zero")
+            total += n // x + xs[k]
+    return total
+
+
+def searched(grid: List[List[int]], n: int) -> int:
+    k = 0
+    while k < 40:
+        for row in grid:
+            for x in row:
+                if x >= n or k > 5:
+                    return k
+                k += 1
+        k += 3
+    return -1
+
+
+def paired(a: int, b: float) -> Tuple[int, float]:
+    while a > 10:
+        a = a // 2
+        if a == 13:
+            return a, b
+    return -a, b / (a - 3)
+
+
+def doubled(xs: List[int]) -> List[int]:
+    made = xs if len(xs) > 1 else [n for n in xs]
+    for k in range(len(made)):
+        made[k] = made[k] * 2
+    return made
+
+
+def changed(xs: List[int], n: int) -> None:
+    for k in range(len(xs)):
+        if n % 3 == 0 and len(xs) < 20:
+            xs.append(k)
+        elif n % 3 == 1:
+            xs[k] -= n
+
+
 """
+
+
+ALL = (
+    *("int", "float", "bool", "str", "ints", "dict", "tensor", "maybe"),
+    *("floats", "grid", "table", "pair"),
+)
 
 
 class Writer:
@@ -42,6 +99,15 @@ class Writer:
         names = [name for name, known in scope.items() if known == kind]
         return self.rng.choice(names) if names else None
 
+    def chosen(self, scope: dict[str, str], depth: int, *templates: str) -> str:
+        """Return one of some templates, with an expression of its type for each `<type>`.
+
+        One that begins with `!` fails often, and so is taken seldom.
+        """
+        risky = self.rng.random() < 0.1
+        template = self.rng.choice([t for t in templates if risky or t[0] != "!"])
+        return re.sub(r"<([a-z]+)>", lambda m: self.expr(scope, m[1], depth), template.lstrip("!"))
+
     # --- expressions of a type
 
     def expr(self, scope: dict[str, str], kind: str, depth: int = 0) -> str:
@@ -60,90 +126,188 @@ class Writer:
             "dict": self.pick("{'a': 1}", "{'b': 2, 'c': -3}"),
             "tensor": self.pick("torch.ones(2)", "torch.zeros(2)", "torch.full([2], 3.0)"),
             "maybe": "torch.jit.annotate(Optional[int], None)",
+            "floats": self.pick("[0.5, -1.5]", "[2.0]"),
+            "grid": self.pick("[[1, 2], [3]]", "[[0]]"),
+            "table": self.pick("{1: [2, 3]}", "{0: [1], 5: [6, 7]}"),
+            "pair": self.pick("(1, 2.5)", "(-3, 0.0)"),
         }[kind]
 
     def make_int(self, scope: dict[str, str], d: int) -> str:
-        e = lambda kind: self.expr(scope, kind, d)  # noqa: E731
-        return self.pick(
-            f"({e('int')} {self.pick('+', '-', '*', '&', '|', '^')} {e('int')})",
-            f"({e('int')} // {self.pick(2, 3, -7)})",
-            f"({e('int')} % {self.pick(2, 5, -3)})",
-            f"(-{e('int')})",
-            f"abs({e('int')} % 1000)",
-            f"len({e(self.pick('ints', 'str', 'dict'))})",
-            f"({e('int')} if {e('bool')} else {e('int')})",
-            f"min({e('int')}, {e('int')})",
-            f"max({e('int')}, {e('int')})",
-            f"int({e('bool')})",
-            f"sum([x % 1000 for x in {e('ints')}])",
+        return self.chosen(
+            scope,
+            d,
+            f"(<int> {self.pick('+', '-', '*', '&', '|', '^')} <int>)",
+            f"(<int> // {self.pick(2, 3, -7)})",
+            f"(<int> % {self.pick(2, 5, -3)})",
+            "(-<int>)",
+            "abs(<int> % 1000)",
+            f"len(<{self.pick('ints', 'str', 'dict')}>)",
+            "(<int> if <bool> else <int>)",
+            "min(<int>, <int>)",
+            "max(<int>, <int>)",
+            "int(<bool>)",
+            "sum([x % 1000 for x in <ints>])",
+            "!(<int> // <int>)",
+            "!(<int> % (<int> % 5))",
+            "(<int> << (<int> % 70))",
+            "(<int> >> (<int> % 70))",
+            "!<ints>[<int> % 4]",
+            f"<ints>[{self.pick(-1, 0)}]",
+            f"!<grid>[<int> % 3][{self.pick(-1, 0)}]",
+            "!<dict>[<str>]",
+            "<dict>.get(<str>, <int>)",
+            "!<table>[<int> % 3][0]",
+            "<pair>[0]",
+            "int(<float>)",
+            "sum(<ints>)",
+            "!min(<ints>)",
+            "<ints>.count(<int>)",
+            "!<ints>.index(<int>)",
+            f"len(<{self.pick('grid', 'table', 'floats')}>)",
+            "!helper(<ints>, <int>)",
+            "searched(<grid>, <int>)",
+            "int(<maybe> is None)",
+            f"(<int> // max({self.pick(1, 2)}, <int>))",
+            f"(<int> % max({self.pick(1, 5)}, <int>))",
+            f"(<ints> + [{self.pick(1, 4)}])[{self.pick(0, -1)}]",
         )
 
     def make_float(self, scope: dict[str, str], d: int) -> str:
-        e = lambda kind: self.expr(scope, kind, d)  # noqa: E731
-        return self.pick(
-            f"({e('float')} {self.pick('+', '-', '*')} {e('float')})",
-            f"({e('float')} / {self.pick(2.0, -4.0, 0.5)})",
-            f"float({e('int')} % 1000)",
-            f"(-{e('float')})",
-            f"abs({e('float')})",
-            f"({e('float')} if {e('bool')} else {e('float')})",
+        return self.chosen(
+            scope,
+            d,
+            f"(<float> {self.pick('+', '-', '*')} <float>)",
+            f"(<float> / {self.pick(2.0, -4.0, 0.5)})",
+            f"(<float> {self.pick('+', '-', '*', '/')} <int>)",
+            f"(<int> {self.pick('+', '-', '*', '/')} <float>)",
+            "(<int> / <int>)",
+            f"(<float> // {self.pick(2.0, -3.0)})",
+            f"(<float> % {self.pick(2.0, -3.0)})",
+            f"<floats>[{self.pick(-1, 0)}]",
+            "sum(<floats>)",
+            "<pair>[1]",
+            "min(<float>, <float>)",
+            "max(<int>, <float>)",
+            "math.floor(<float>) * 0.5",
+            "math.sqrt(abs(<float>))",
+            "float(<tensor>[0])",
+            "float(<int> % 1000)",
+            "(-<float>)",
+            "abs(<float>)",
+            "(<float> if <bool> else <float>)",
         )
 
     def make_bool(self, scope: dict[str, str], d: int) -> str:
-        e = lambda kind: self.expr(scope, kind, d)  # noqa: E731
         kind = self.pick("int", "float", "str")
-        return self.pick(
-            f"({e(kind)} {self.pick('<', '<=', '>', '>=', '==', '!=')} {e(kind)})",
-            f"({e('bool')} {self.pick('and', 'or')} {e('bool')})",
-            f"(not {e('bool')})",
-            f"({e('int')} in {e('ints')})",
-            f"({e('str')} in {e('dict')})",
-            f"({e('maybe')} is None)",
+        return self.chosen(
+            scope,
+            d,
+            f"(<{kind}> {self.pick('<', '<=', '>', '>=', '==', '!=')} <{kind}>)",
+            f"(<bool> {self.pick('and', 'or')} <bool>)",
+            "(not <bool>)",
+            "(<int> in <ints>)",
+            "(<str> in <dict>)",
+            "(<maybe> is None)",
+            f"(<int> {self.pick('<', '<=', '>', '>=', '==', '!=')} <float>)",
+            "(<ints> == <ints>)",
+            "(<int> in <table>)",
+            "any([x > 1 for x in <ints>])",
+            "bool(<tensor>.sum() > <float>)",
         )
 
+    def make_floats(self, scope: dict[str, str], d: int) -> str:
+        return self.chosen(
+            scope,
+            d,
+            "[<float>, <float>]",
+            "[float(x % 100) for x in <ints>]",
+            "(<floats> + <floats>)",
+            "sorted(<floats>)",
+            "(<floats> * 2)",
+        )
+
+    def make_grid(self, scope: dict[str, str], d: int) -> str:
+        return self.chosen(
+            scope,
+            d,
+            "[<ints>, <ints>]",
+            "[[x, <int>] for x in <ints>]",
+            "(<grid> + [<ints>])",
+            "<grid>[:1]",
+            "list(<table>.values())",
+        )
+
+    def make_table(self, scope: dict[str, str], d: int) -> str:
+        return self.chosen(
+            scope,
+            d,
+            "{<int>: <ints>}",
+            "{x % 7: [x] for x in <ints>}",
+        )
+
+    def make_pair(self, scope: dict[str, str], d: int) -> str:
+        return self.chosen(scope, d, "(<int>, <float>)", "paired(<int>, <float>)")
+
     def make_str(self, scope: dict[str, str], d: int) -> str:
-        e = lambda kind: self.expr(scope, kind, d)  # noqa: E731
-        return self.pick(
-            f"({e('str')} + {e('str')})",
-            f"str({e('int')})",
-            f"{e('str')}.upper()",
-            f"{e('str')}.replace('a', 'bb')",
-            f"{e('str')}[:2]",
-            f"'-'.join([{e('str')}, {e('str')}])",
+        return self.chosen(
+            scope,
+            d,
+            "(<str> + <str>)",
+            "str(<int>)",
+            "<str>.upper()",
+            "<str>.replace('a', 'bb')",
+            "<str>[:2]",
+            "'-'.join([<str>, <str>])",
+            f"<str>[{self.pick(0, -1)}]",
+            "str(<ints>)",
         )
 
     def make_ints(self, scope: dict[str, str], d: int) -> str:
-        e = lambda kind: self.expr(scope, kind, d)  # noqa: E731
-        return self.pick(
-            f"[{e('int')}, {e('int')}]",
-            f"({e('ints')} + {e('ints')})",
-            f"[x + {self.pick(1, 2)} for x in {e('ints')}]",
-            f"{e('ints')}[{self.pick('1:', ':2', '::2')}]",
-            f"list({e('dict')}.values())",
-            f"sorted({e('ints')})",
+        return self.chosen(
+            scope,
+            d,
+            "[<int>, <int>]",
+            "(<ints> + <ints>)",
+            f"[x + {self.pick(1, 2)} for x in <ints>]",
+            f"<ints>[{self.pick('1:', ':2', '::2')}]",
+            "list(<dict>.values())",
+            "sorted(<ints>)",
+            f"<grid>[{self.pick(-1, 0)}]",
+            "!<table>[<int> % 3]",
+            "(<ints> * 2)",
+            "list(<table>.keys())",
+            "[i * x for i, x in enumerate(<ints>)]",
+            "[x - y for x, y in zip(<ints>, <ints>)]",
+            f"[x for x in range({self.pick(0, 5, -2)}, {self.pick(3, 9)}, {self.pick(1, 2, 3)})]",
+            "doubled(<ints>)",
         )
 
     def make_dict(self, scope: dict[str, str], d: int) -> str:
-        e = lambda kind: self.expr(scope, kind, d)  # noqa: E731
-        return self.pick(
-            f"{{{e('str')}: {e('int')}}}",
-            f"{{k: v + 1 for k, v in {e('dict')}.items()}}",
+        return self.chosen(
+            scope,
+            d,
+            "{<str>: <int>}",
+            "{k: v + 1 for k, v in <dict>.items()}",
         )
 
     def make_tensor(self, scope: dict[str, str], d: int) -> str:
-        e = lambda kind: self.expr(scope, kind, d)  # noqa: E731
-        return self.pick(
-            f"({e('tensor')} {self.pick('+', '-', '*')} {e('tensor')})",
-            f"({e('tensor')} + {e('float')})",
-            f"torch.relu({e('tensor')})",
-            f"{e('tensor')}.abs().clamp(0.0, 5.0)",
-            f"torch.where({e('tensor')} > 0, {e('tensor')}, {e('tensor')})",
+        return self.chosen(
+            scope,
+            d,
+            f"(<tensor> {self.pick('+', '-', '*')} <tensor>)",
+            "(<tensor> + <float>)",
+            "torch.relu(<tensor>)",
+            "<tensor>.abs().clamp(0.0, 5.0)",
+            "torch.where(<tensor> > 0, <tensor>, <tensor>)",
         )
 
     def make_maybe(self, scope: dict[str, str], d: int) -> str:
-        return self.pick(
+        return self.chosen(
+            scope,
+            d,
             "torch.jit.annotate(Optional[int], None)",
-            f"torch.jit.annotate(Optional[int], {self.expr(scope, 'int', d)})",
+            "torch.jit.annotate(Optional[int], <int>)",
+            "<dict>.get(<str>)",
         )
 
     # --- statements
@@ -161,32 +325,75 @@ class Writer:
     def statement(self, scope: dict[str, str]) -> None:
         kinds = ["new"] * 4 + ["set"] * 3 + ["change"] * 2
         if self.depth < 3:
-            kinds += ["if", "for", "while", "refine", "leave"]
+            kinds += ["if", "for", "while", "refine", "leave", "pairs", "alias"]
         getattr(self, f"do_{self.rng.choice(kinds)}")(scope)
 
     def do_new(self, scope: dict[str, str]) -> None:
-        kind = self.pick("int", "float", "bool", "str", "ints", "dict", "tensor", "maybe")
+        kind = self.pick(*ALL)
         value = self.expr(scope, kind)
         self.count += 1
         self.line(f"v{self.count} = {value}")
         scope[f"v{self.count}"] = kind
 
     def do_set(self, scope: dict[str, str]) -> None:
-        kind = self.pick("int", "float", "bool", "str", "ints", "tensor", "maybe")
+        kind = self.pick(*ALL)
         name = self.name(scope, kind)
         if name is not None and not name.startswith("i"):
-            self.line(f"{name} = {self.expr(scope, kind)}")
+            # What loops make longer and longer is cut.
+            cut = {"ints": "[:6]", "floats": "[:6]", "grid": "[:4]", "str": "[:8]"}.get(kind, "")
+            self.line(f"{name} = {self.expr(scope, kind)}{cut}")
 
     def do_change(self, scope: dict[str, str]) -> None:
         xs, d = self.name(scope, "ints"), self.name(scope, "dict")
-        text = self.pick(
-            f"{xs}.append({self.expr(scope, 'int')})",
+        grid, table = self.name(scope, "grid"), self.name(scope, "table")
+        text = self.chosen(
+            scope,
+            0,
+            f"{xs}.append(<int>)",
             f"{xs}.reverse()",
-            f"{xs}.insert(0, {self.expr(scope, 'int')})",
-            f"{d}[{self.expr(scope, 'str')}] = {self.expr(scope, 'int')}",
+            f"{xs}.insert({self.pick(0, 1, -1, 9)}, <int>)",
+            f"!{xs}.pop({self.pick(0, -1, 1)})",
+            f"{xs}.sort()",
+            f"{xs}.extend(<ints>[:3])",
+            f"!{xs}.remove(<int>)",
+            f"{xs} += <ints>[:3]",
+            f"{xs}[{self.pick(0, -1)}] = <int>",
+            f"{xs}[{self.pick(0, -1)}] += <int>",
+            f"!del {xs}[{self.pick(0, -1)}]",
+            f"{d}[<str>] = <int>",
+            f"{d}.pop(<str>, 1)",
+            f"{d}.update(<dict>)",
+            f"{grid}.append(<ints>)",
+            f"{grid}[{self.pick(0, -1)}].append(<int>)",
+            f"{grid}[0][{self.pick(0, -1)}] = <int>",
+            f"{table}[<int> % 3] = <ints>",
+            f"!{table}[<int> % 3].append(<int>)",
+            f"changed({xs}, <int>)",
         )
-        if "None" not in text.split(".")[0] and not text.startswith("None"):
+        if not text.startswith(("None", "changed(None", "del None")):
             self.line(text)
+
+    def do_alias(self, scope: dict[str, str]) -> None:
+        """Let two names mean one list, or a list and an element of another."""
+        self.count += 1
+        name = f"v{self.count}"
+        grid, xs = self.name(scope, "grid"), self.name(scope, "ints")
+        self.line(f"{name} = {self.pick(xs, xs, f'{grid}[0]' if grid else xs)}")
+        scope[name] = "ints"
+        self.line(f"{name}.append({self.expr(scope, 'int')})")
+
+    def do_pairs(self, scope: dict[str, str]) -> None:
+        self.count += 1
+        name, inner = f"i{self.count}", dict(scope)
+        over, first, kind = self.pick(
+            (f"enumerate({self.expr(scope, 'ints')})", "int", "int"),
+            (f"zip({self.expr(scope, 'ints')}, {self.expr(scope, 'floats')})", "int", "float"),
+            (f"{self.expr(scope, 'dict')}.items()", "str", "int"),
+            (f"enumerate({self.expr(scope, 'str')}, {self.pick(1, 4)})", "int", "str"),
+        )
+        inner[f"{name}a"], inner[f"{name}b"] = first, kind
+        self.line(f"for {name}a, {name}b in {over}:")
+        self.loop(inner)
 
     def do_if(self, scope: dict[str, str]) -> None:
         self.line(f"if {self.expr(scope, 'bool')}:")
@@ -335,6 +542,10 @@ def check(seed: int, folder: Path, oracle: Any = None) -> str:
     again = outcomes(tangrad.jit.load(file), tangrad)
     if again != found:
         return f"{seed}: saved and loaded: {again} != {found}"
+    # The machine runs what has loops; the code of Python that runs the rest says the same.
+    code = outcomes(program_of(scripted.script_unit), tangrad)
+    if code != found:
+        return f"{seed}: Python code: {code} != {found}"
     if oracle is None:
         return ""
     wanted = outcomes(oracle.jit.script(load(oracle, path, f"random_oracle_{seed}")), oracle)

@@ -159,7 +159,7 @@ list(t[] l) -> t[] :: list(_0)
 list(str l) -> str[] :: list(_0)
 list(Dict(k, v) l) -> k[] :: list(_0)
 dict(Dict(k, v) self) -> Dict(k, v) :: dict(_0)
-sorted(t[] input, *, bool reverse=False) -> t[] :: rt_sorted(_0, _1)
+sorted(t[] input) -> t[] :: rt_sorted(_0)
 hash(any value) -> int :: hash(_0)
 """
 

@@ -470,9 +470,8 @@ class Printer:
             made = f"[{self.expr(node.value)} {loop}]"
         else:
             made = f"{{{self.expr(node.key)}: {self.expr(node.value)} {loop}}}"
-        kind = node.type
-        held = kind.element if isinstance(kind, ListType) else kind.value  # type: ignore[attr-defined]
-        return made if held == node.value.type else f"annotate({self.type(kind)}, {made})"
+        # Inside of other lists and dicts PyTorch takes theirs for its type, where it has none.
+        return f"annotate({self.type(node.type)}, {made})"
 
 
 def _safe(name: str) -> str:

@@ -48,8 +48,8 @@ static double degrees_of(double a) { return a * (180.0 / M_PI); }
 static double radians_of(double a) { return a * (M_PI / 180.0); }
 static double floordiv_of(double a, double b) { return floor(a / b); }
 static double remainder_of(double a, double b) { return fmod(b + fmod(a, b), b); }
-static double least_of(double a, double b) { return b < a ? b : a; }
-static double greatest_of(double a, double b) { return a < b ? b : a; }
+static double least_of(double a, double b) { return a < b ? a : b; }
+static double greatest_of(double a, double b) { return a > b ? a : b; }
 static double log_of(double a, double b) { return log(a) / log(b); }
 
 #define UNARY_FUNCTIONS(X)                                                                         \

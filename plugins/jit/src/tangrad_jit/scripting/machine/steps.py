@@ -276,9 +276,7 @@ def _sorted(node: Apply, kind: ListType) -> Compute | None:
 
     def compute(low: Any, target: int) -> None:
         _copied(node, kind)(low, target)
-        reverse = low.value(node.args[1])
-        low.emit("SORT", target, reverse)
-        low.drop(reverse)
+        low.emit("SORT", target, low.constant(kinds.BOOL, False))
 
     return compute
 

@@ -39,7 +39,8 @@ class Entry:
         unit = self.unit
         machine = entry_program(unit)
         namespace: dict[str, Any] = {
-            "_program": program_of(unit),
+            "_program": None if machine is not None else program_of(unit),
+            "_late": lambda: program_of(unit),
             "_fit": self._fit,
             "_told": raise_told,
             "_Tensor": tangrad.Tensor,
@@ -64,6 +65,7 @@ class Entry:
         passed = ", ".join(
             f"_a{k}" if self.is_method and k == 0 else p.name for k, p in enumerate(unit.parameters)
         )
+        code = "_program" if machine is None else "_late()"
         text = f"def enter({', '.join(names)}):\n"
         if machine is not None:
             text += "".join(f"    {check}\n" for check in unseen) + (
@@ -72,7 +74,7 @@ class Entry:
             )
         text += (
             "".join(f"    {check}\n" for check in checks)
-            + f"    try:\n        return _program({passed})\n"
+            + f"    try:\n        return {code}({passed})\n"
             + "    except Exception as error:\n        _told(error)\n"
         )
         exec(compile(ast.parse(text), "<script>", "exec"), namespace)

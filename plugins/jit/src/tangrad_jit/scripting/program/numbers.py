@@ -138,12 +138,12 @@ def rt_range_length(low: int, high: int, step: int) -> int:
 
 def rt_min(a: float, b: float) -> float:
     """Return the smaller number, as a float."""
-    return float(b if b < a else a)
+    return float(a if a < b else b)
 
 
 def rt_max(a: float, b: float) -> float:
     """Return the greater number, as a float."""
-    return float(b if a < b else a)
+    return float(a if a > b else b)
 
 
 def rt_least(values: list[Any]) -> Any:

@@ -176,9 +176,9 @@ def rt_sort(values: list[Any], reverse: bool) -> None:
     values.sort(reverse=reverse)
 
 
-def rt_sorted(values: list[Any], reverse: bool) -> list[Any]:
+def rt_sorted(values: list[Any]) -> list[Any]:
     """Return a sorted list."""
-    return sorted(values, reverse=reverse)
+    return sorted(values)
 
 
 # --- tensors and codes
