@@ -159,7 +159,6 @@ class Writer:
             "!<table>[<int> % 3][0]",
             "<pair>[0]",
             "int(<float>)",
-            "sum(<ints>)",
             "!min(<ints>)",
             "<ints>.count(<int>)",
             "!<ints>.index(<int>)",
@@ -279,7 +278,6 @@ class Writer:
             "[i * x for i, x in enumerate(<ints>)]",
             "[x - y for x, y in zip(<ints>, <ints>)]",
             f"[x for x in range({self.pick(0, 5, -2)}, {self.pick(3, 9)}, {self.pick(1, 2, 3)})]",
-            "doubled(<ints>)",
         )
 
     def make_dict(self, scope: dict[str, str], d: int) -> str:
@@ -369,6 +367,7 @@ class Writer:
             f"{table}[<int> % 3] = <ints>",
             f"!{table}[<int> % 3].append(<int>)",
             f"changed({xs}, <int>)",
+            f"{xs} = doubled(<ints>)",
         )
         if not text.startswith(("None", "changed(None", "del None")):
             self.line(text)
@@ -549,10 +548,13 @@ def check(seed: int, folder: Path, oracle: Any = None) -> str:
     if oracle is None:
         return ""
     wanted = outcomes(oracle.jit.script(load(oracle, path, f"random_oracle_{seed}")), oracle)
-    if wanted != found:
+    # PyTorch leaves out what nobody uses, with the errors that it would raise.
+    eager = outcomes(ours, tangrad)
+    known = [a if f == e == "error" else f for a, f, e in zip(wanted, found, eager, strict=True)]
+    if wanted != known:
         return f"{seed}: PyTorch: {wanted} != {found}"
     theirs = outcomes(oracle.jit.load(io.BytesIO(file.getvalue())), oracle)
-    return "" if theirs == found else f"{seed}: PyTorch, from our archive: {theirs} != {found}"
+    return "" if theirs == wanted else f"{seed}: PyTorch, from our archive: {theirs} != {found}"
 
 
 def _refused_by_both(seed: int, path: Path, oracle: Any, error: Exception) -> str:

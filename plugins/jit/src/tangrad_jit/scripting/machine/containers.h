@@ -281,6 +281,7 @@ static int64_t *dict_slot(const dict *d, uint64_t hash, word key)
 {
     const kind *k = d->head.kind->parts[0];
     uint64_t mask = (uint64_t)d->slots - 1;
+    const int is_int = k->tag <= KIND_BOOL;
     int64_t *kept = NULL; /* a slot whose entry is gone */
     for (uint64_t at = hash & mask;; at = (at + 1) & mask) {
         int64_t place = d->table[at];
@@ -291,7 +292,7 @@ static int64_t *dict_slot(const dict *d, uint64_t hash, word key)
             continue;
         }
         const entry *e = &d->entries[place];
-        if (e->hash == hash && word_compare(k, e->key, key) == 0)
+        if (is_int ? e->key.i == key.i : e->hash == hash && word_compare(k, e->key, key) == 0)
             return &d->table[at];
     }
 }
@@ -307,7 +308,7 @@ static entry *dict_find(const dict *d, word key)
 /* Make room for one more entry, and leave out those that are gone. */
 static int dict_grow(lock *l, dict *d)
 {
-    int64_t capacity = d->length < 4 ? 8 : d->length * 2, slots = 8;
+    int64_t capacity = d->length < 8 ? 16 : d->length * 2, slots = 8;
     while (slots < capacity * 2)
         slots *= 2;
     entry *entries = malloc((size_t)capacity * sizeof(entry));
