@@ -11,7 +11,7 @@ SIDEBAR: dict[str, list[str]] = {
     "Begin": ["start", "surprises", "packages", "libraries"],
     "Tutorials": [
         *("train-digits", "train-char-gpt", "move-a-program", "train-in-processes"),
-        *("profiling", "quantization", "script", "export", "onnx"),
+        *("display", "profiling", "quantization", "script", "export", "onnx", "text"),
     ],
     "Extend": [
         *("extend", "add-an-op", "first-device", "add-a-device", "add-a-compiling-device"),
