@@ -112,11 +112,12 @@ class Recorder:
         for listed, by_function in ((found, ours), (names, theirs)):
             for name in listed:
                 by_function.setdefault(name.partition("[")[0], []).append(name)
-        alike = [key for key in ours if len(ours[key]) == len(theirs.get(key, ()))]
-        renamed = {
-            a: b for key in alike for a, b in zip(ours[key], theirs[key], strict=True)
-            if not {*ours[key]} <= {*theirs[key]}
-        }  # fmt: skip
+        alike = [
+            (ours[key], theirs[key])
+            for key in ours
+            if len(ours[key]) == len(theirs.get(key, ())) and set(ours[key]) != set(theirs[key])
+        ]
+        renamed = {a: b for mine, given in alike for a, b in zip(mine, given, strict=True)}
         return {renamed.get(name, name): item for name, item in found.items()}
 
     @pytest.hookimpl(hookwrapper=True)
