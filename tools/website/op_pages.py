@@ -86,13 +86,13 @@ def page(op: Any, entry: Entry | None, given: str | None, onnx: str) -> list[str
         onnx: how ONNX models have it, or an empty string.
     """
     from tangrad.ops.definition.describe import describe
-    from tangrad.plugin.stubs import functions
+    from tangrad.plugin.stubs import function_forms
 
     name = title(op, entry)
     documented = next((m.definition.doc for m in (op, *members(op)) if m.definition.doc), "")
     lines = ["---", "orphan: true", "---", "", f"# `{name}`", ""]
     lines += md.opening(documented)
-    lines += md.fenced(_signature(functions(op.name, op), name), "python")
+    lines += md.fenced(_signature(function_forms(op.name, op), name), "python")
     if entry and entry.others:
         lines += [f"Also {', '.join(map(md.code, entry.others))}.", ""]
     lines += [*md.remainder(documented), "## Example", ""]

@@ -182,7 +182,7 @@ def top_level() -> str:
         if where is not None:
             lines.append(f"from tangrad.{where} import {name} as {name}")
         elif _is_op(found):
-            functions += functions(name, found)
+            functions += function_forms(name, found)
         elif found is tangrad.Size:
             lines.append("from tangrad.tensor.size import Size as Size")
         elif hasattr(tangrad._C, name):
@@ -225,7 +225,7 @@ def brought(package: str) -> str:
         for name in sorted(set(names) - known):
             op = registry.find(name)
             if op.definition.function and op.definition.namespace is None and name[0] != "_":
-                functions += functions(name, op)
+                functions += function_forms(name, op)
     return MODULE_HEADER + "\n".join(lines) + "\n\n" + "\n".join(functions) + "\n"
 
 
@@ -250,7 +250,7 @@ def namespace(module: str) -> str:
             continue
         found = _written(getattr(shown, name))
         if _is_op(found):
-            lines += functions(name, found)
+            lines += function_forms(name, found)
         elif getattr(found, "__module__", module) != module:
             lines.insert(0, f"from {found.__module__} import {name} as {name}")
         elif inspect.isfunction(found):
@@ -353,7 +353,7 @@ def _members(op: Any) -> list[Any]:
     return list(op.overloads) or [op]
 
 
-def functions(name: str, op: Any) -> list[str]:
+def function_forms(name: str, op: Any) -> list[str]:
     """Return the lines of a stub that show an op as a function of a name, a form after another."""
     forms = [form for member in _members(op) for form in _signatures(op, member, method=False)]
     return _overloaded(name, forms, op)
