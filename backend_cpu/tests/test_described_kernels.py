@@ -1,4 +1,4 @@
-"""What `python -m tangrad op NAME` tells of the kernels that this package makes when it is asked."""
+"""What `python -m tangrad op NAME` tells of the kernels that this package makes when asked."""
 
 from __future__ import annotations
 
