@@ -287,6 +287,14 @@ def test_mutated_files_are_loaded_or_refused() -> None:
             pass
 
 
+def test_names_that_are_no_text_are_refused() -> None:
+    content = model(LINEAR).SerializeToString()
+    for name in (b"x", b"MatMul"):
+        assert name in content
+        with pytest.raises(tangrad.onnx.OnnxError):
+            tangrad.onnx.load(content.replace(name, b"\xff" * len(name)))
+
+
 def test_small_and_text_dtypes_are_arrays() -> None:
     made = model("g (float[3] x) => (float8e4m3fn[3] y) { y = Cast <to=17> (x) }")
     made.opset_import[0].version = 19

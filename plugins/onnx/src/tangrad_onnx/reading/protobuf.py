@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def read_model(source: Any) -> tuple[ModelProto, Folder]:
         TypeError: the source is none of these.
     """
     if isinstance(source, ModelProto):
-        return source, Folder(None)
+        return _checked(source, None), Folder(None)
     if isinstance(source, (bytes, bytearray)):
         return _parsed(bytes(source), None), Folder(None)
     if not isinstance(source, (str, os.PathLike)):
@@ -106,9 +107,36 @@ def _parsed(content: bytes, path: str | None) -> ModelProto:
         model.ParseFromString(content)
     except (DecodeError, RecursionError) as error:
         raise OnnxError(f"this is no ONNX model: {error}", file=path) from None
+    return _checked(model, path)
+
+
+def _checked(model: ModelProto, path: str | None) -> ModelProto:
     if not model.HasField("graph"):
         raise OnnxError("this is no ONNX model: it has no graph", file=path)
+    if not all(isinstance(name, str) for name in _names(model)):
+        # The library of Protocol Buffers gives them as bytes.
+        raise OnnxError("this is no ONNX model: a name in it is no UTF-8", file=path)
     return model
+
+
+def _names(model: ModelProto) -> Iterator[Any]:
+    """Yield the names in a model."""
+    waiting: list[Any] = [model.graph, *model.functions]
+    yield from (opset.domain for opset in model.opset_import)
+    while waiting:
+        part = waiting.pop()
+        yield part.name
+        if hasattr(part, "initializer"):
+            for named in (*part.input, *part.output, *part.value_info, *part.initializer):
+                yield named.name
+        else:
+            yield from (part.domain, *part.input, *part.output, *part.attribute)
+        for node in part.node:
+            yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+            for attribute in node.attribute:
+                yield from (attribute.name, attribute.ref_attr_name)
+                waiting += [attribute.g] * attribute.HasField("g")
+                waiting += attribute.graphs
 
 
 def checked_shape(dims: Any, name: str) -> tuple[int, ...]:

@@ -23,6 +23,8 @@ _SQUARINGS, _TERMS = 24, 18
 def _columns(count: int, name: str) -> range:
     from tangrad_onnx.errors import UnsupportedOperatorError
 
+    if count == 0:
+        raise UnsupportedOperatorError("a matrix without elements", operator=name)
     if count > _MOST:
         raise UnsupportedOperatorError(
             f"a file would have nodes for each of {count} columns; up to {_MOST} are written",

@@ -48,10 +48,10 @@ def real_dtype(dtype: Any) -> Any:
 
 # Ops that do to a complex tensor what they do to its parts.
 _BY_PARTS = frozenset(
-    "_to_copy _unsafe_view alias as_strided cat clone concat concatenate constant_pad_nd contiguous "
-    "detach diagonal expand flip gather index index_select mean permute reshape resolve_conj "
-    "resolve_neg select slice split_size split_with_sizes squeeze sum swapaxes swapdims t transpose "
-    "tril triu unbind unfold unsafe_split unsqueeze view_size".split()
+    "_to_copy _unsafe_view alias as_strided cat clone concat concatenate constant_pad_nd "
+    "contiguous detach diagonal expand flip gather index index_select mean permute reshape "
+    "resolve_conj resolve_neg select slice split_size split_with_sizes squeeze sum swapaxes "
+    "swapdims t transpose tril triu unbind unfold unsafe_split unsqueeze view_size".split()
 )
 
 

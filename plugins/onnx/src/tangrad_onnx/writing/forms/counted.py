@@ -138,7 +138,8 @@ def _nll_total(w: Writer, a: Any, out: Any) -> Any:
     dims = list(range(a.target.rank))
     total = w.reduce("ReduceSum", loss, dims, False)
     count = w.reduce("ReduceSum", w.cast(counted, tangrad.bool, a.self.dtype), dims, False)
-    return (w.op("Div", total, count) if a.mean else total), count
+    mean = w.op("Div", total, count) if a.mean else total
+    return mean, w.cast(count, a.self.dtype, tangrad.int64)
 
 
 @form("linalg_slogdet")
@@ -155,16 +156,19 @@ def _same(w: Writer, a: Any, out: Any) -> Any:
 @form("im2col")
 def _im2col(w: Writer, a: Any, out: Any) -> Any:
     pads = [0, 0, *a.padding] * 2
-    x = w.op("Pad", a.input.name, w.sizes(pads))
+    single = a.input.rank == 3
+    x = w.unsqueeze(a.input.name, [0]) if single else a.input.name
+    x = w.op("Pad", x, w.sizes(pads))
     for i, axis in enumerate((2, 4)):
-        size = a.input.shape[2 + i] + 2 * a.padding[i]
+        size = a.input.shape[i - 2] + 2 * a.padding[i]
         reach = a.dilation[i] * (a.kernel_size[i] - 1) + 1
         count = (size - reach) // a.stride[i] + 1
         at = np.arange(a.kernel_size[i])[:, None] * a.dilation[i]
         at = at + np.arange(count)[None] * a.stride[i]
         x = w.op("Gather", x, w.constant(at.astype(np.int64)), axis=axis)
     x = w.op("Transpose", x, perm=[0, 1, 2, 4, 3, 5])
-    return w.reshape(x, [0, -1, out.shape[-1]], copies=True)
+    made = w.reshape(x, [0, -1, out.shape[-1]], copies=True)
+    return w.squeeze(made, [0]) if single else made
 
 
 @form("col2im")
@@ -248,3 +252,8 @@ def _batch_norm(w: Writer, a: Any, out: Any) -> Any:
     if a.bias is not None:
         y = w.op("Add", y, w.reshape(a.bias.name, shape))
     return y, w.reshape(mean, [-1]), w.reshape(var, [-1])
+
+
+@form("checked_variance")
+def _variance(w: Writer, a: Any, out: Any) -> Any:
+    return w.op("Max", a.self.name, w.constant(a.eps, out.dtype))

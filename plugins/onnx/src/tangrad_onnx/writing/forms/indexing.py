@@ -217,7 +217,10 @@ def _nonzero_table(w: Writer, a: Any, out: Any) -> Any:
 
 @form("nonzero", "argwhere", whole=True)
 def _nonzero(w: Writer, a: Any, out: Any) -> Any:
-    return w.op("Transpose", w.op("NonZero", w.cast(a.first.name, a.first.dtype, tangrad.bool)))
+    rows = w.op("NonZero", w.cast(a.first.name, a.first.dtype, tangrad.bool))
+    if getattr(a, "as_tuple", False):
+        return tuple(w.op("Gather", rows, w.size(k), axis=0) for k in range(a.first.rank))
+    return w.op("Transpose", rows)
 
 
 @form("masked_select")
