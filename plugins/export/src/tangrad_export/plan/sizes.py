@@ -105,10 +105,12 @@ def structure(steps: Sequence[Step]) -> Any:
 
 
 def _either(names: Sequence[str], points: Sequence[Point]) -> str:
-    return " || ".join(
-        "(" + " && ".join(f"{n} == {v}" for n, v in zip(names, point, strict=True)) + ")"
-        for point in points
-    )
+    every = [
+        " && ".join(f"{n} == {v}" for n, v in zip(names, point, strict=True)) for point in points
+    ]
+    # Compilers warn of parentheses that are missing, and clang of those around one comparison.
+    plain = len(every) == 1 or len(names) == 1
+    return " || ".join(every if plain else [f"({one})" for one in every])
 
 
 def _by_ones(
