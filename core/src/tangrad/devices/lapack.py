@@ -64,6 +64,13 @@ def _integer_type(ctypes: Any, np: Any, getrf: Any) -> Any:
     return ctypes.c_int64 if pivots[1] == 2 else ctypes.c_int32
 
 
+def routine_code(stem: str, dtype: str) -> Any:
+    """Return a routine as ctypes has it, or None."""
+    found, letter = _library(), _LETTERS[dtype]
+    name = _COMPLEX_NAMES.get(stem, stem) if letter in "cz" else stem
+    return getattr(found[0], found[1].format(letter + name), None) if found else None
+
+
 @cache
 def routine(stem: str, dtype: str) -> Callable[..., int] | None:
     """Return a LAPACK or BLAS routine as a function, or None where there is no library.
@@ -78,15 +85,10 @@ def routine(stem: str, dtype: str) -> Callable[..., int] | None:
     """
     import ctypes
 
-    found = _library()
-    if found is None:
+    function, found = routine_code(stem, dtype), _library()
+    if function is None or found is None:
         return None
-    library, pattern, integer = found
-    letter = _LETTERS[dtype]
-    name = _COMPLEX_NAMES.get(stem, stem) if letter in "cz" else stem
-    function = getattr(library, pattern.format(letter + name), None)
-    if function is None:
-        return None
+    integer = found[2]
     function.restype = None
     byref, address, length = ctypes.byref, ctypes.c_void_p, ctypes.c_size_t(1)
 
@@ -107,20 +109,6 @@ def routine(stem: str, dtype: str) -> Callable[..., int] | None:
         return int(info.value)
 
     return call
-
-
-def lapack_address(stem: str, dtype: str) -> int:
-    """Return where a real routine's code is, for kernels that call it from C; 0 if it is unknown.
-
-    Args:
-        stem: the name without its letter for the type, such as "gesdd".
-        dtype: "float32" or "float64".
-    """
-    import ctypes
-
-    found = _library()
-    function = getattr(found[0], found[1].format(_LETTERS[dtype] + stem), None) if found else None
-    return 0 if function is None else int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
 @cache

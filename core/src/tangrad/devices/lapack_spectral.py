@@ -13,8 +13,24 @@ from tangrad.devices.lapack import (
     fill_columns,
     integers,
     routine,
+    routine_code,
     with_workspace,
 )
+
+
+def lapack_address(stem: str, dtype: str) -> int:
+    """Return where a real routine's code is, for kernels that call it from C; 0 if it is unknown.
+
+    Args:
+        stem: the name without its letter for the type, such as "gesdd".
+        dtype: "float32" or "float64".
+    """
+    function = routine_code(stem, dtype)
+    if function is None:
+        return 0
+    import ctypes
+
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
 def _not_converged(name: str, info: int) -> LinAlgError:

@@ -15,7 +15,7 @@ _PLACES = {
             "level_of register_dtype set_recording=_set_grad_enabled"
         ),
         "devices.kernels": "reference_kernel",
-        "devices.lapack": "lapack_address",
+        "devices.lapack_spectral": "lapack_address",
         "dispatch.batching": "BatchLevel",
         "dispatch.levels": "map_tensors open_tensor",
         "dispatch.overrides": "overloaded_arguments",

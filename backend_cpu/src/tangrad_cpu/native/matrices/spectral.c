@@ -166,7 +166,9 @@ static int svd(const tg_call *call, void *context)
     int64_t info = 0;
     const places none = {(char *)asked, (char *)asked, (char *)asked, (char *)asked, (char *)asked, (char *)asked};
     gesdd_call(&s, &none, -1, &info);
-    s.work = (int64_t)(s.base.wide ? asked[0] : (double)*(const float *)asked);
+    float narrow;
+    memcpy(&narrow, asked, sizeof narrow);
+    s.work = (int64_t)(s.base.wide ? asked[0] : (double)narrow);
     places p;
     s.base.bytes = lay_out(&s, &p, NULL);
     return finish(&s, "linalg.svd", 20 * (double)k * (double)m * (double)n);
