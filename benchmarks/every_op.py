@@ -357,8 +357,10 @@ def main() -> None:
             if known and not isinstance(found, str):
                 found = [min(pair) for pair in zip(known, found, strict=True)]
             data["left_out" if isinstance(found, str) else "rows"][name] = found
-            with open(options.json, "w") as file:
+            part = f"{options.json}.part"
+            with open(part, "w") as file:
                 json.dump(data, file, indent=1)
+            os.replace(part, options.json)  # whoever reads meanwhile finds all of it
     report(data, options.worst)
 
 
