@@ -165,3 +165,14 @@ def test_written_value_that_backward_needs_is_an_error():
 def test_shape_that_would_grow_is_an_error():
     with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
         grad(lambda x: (x.sum() * 1).add_(x).sum())(tangrad.ones(3))
+
+
+@pytest.mark.parametrize("transform", [tangrad.func.jacrev, tangrad.func.jacfwd])
+def test_arguments_that_are_not_differentiated_may_be_written(transform):
+    def overwrite(x, y):
+        y.copy_(x)
+        return y * 2
+
+    x, y = tangrad.tensor([1.0, 2.0]), tangrad.zeros(2)
+    assert transform(overwrite)(x, y).tolist() == [[2, 0], [0, 2]]
+    assert y.tolist() == [1, 2]

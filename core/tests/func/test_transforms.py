@@ -364,3 +364,29 @@ def test_one_row_at_a_time_needs_no_batch():
 
     found = jacrev(Squared.apply, chunk_size=1)(tangrad.tensor([1.0, 3.0]))
     assert found.tolist() == [[2, 0], [0, 6]]
+
+
+@pytest.mark.parametrize("transform", [jacrev, jacfwd])
+def test_jacobians_of_complex_numbers_are_refused(transform):
+    z, name = tangrad.ones(2, dtype=tangrad.complex64), transform.__name__
+    with pytest.raises(RuntimeError, match=f"{name}: Expected all inputs to be real"):
+        transform(lambda z: z.real)(z)
+    with pytest.raises(RuntimeError, match=f"{name}: Expected all outputs to be real"):
+        transform(lambda x: x * 1j)(tangrad.ones(2))
+
+
+def test_modules_that_are_stacked_require_gradients_alike():
+    models = [tangrad.nn.Linear(2, 2) for _ in range(2)]
+    models[0].weight.requires_grad_(False)
+    with pytest.raises(RuntimeError, match=r"weight of all models to have the same .requires_grad"):
+        stack_module_state(models)
+
+
+def test_what_a_function_must_give_and_take_is_told():
+    x = tangrad.ones(2)
+    with pytest.raises(RuntimeError, match=r"vjp.*expected f\(\*primals\) to return only tensors"):
+        vjp(lambda x: 1, x)
+    with pytest.raises(RuntimeError, match="only contain Tensors"):
+        jvp(tangrad.sin, (1.0,), (x,))
+    with pytest.raises(RuntimeError, match="same python structure"):
+        jvp(tangrad.sin, (x,), [x])

@@ -96,7 +96,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
 
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
-    """Return (primal, tangent) of a tensor.
+    """Return (primal, tangent) of a tensor; the primal is a view, made anew by each call.
 
     Raises:
         RuntimeError: outside `dual_level`.
@@ -108,7 +108,7 @@ def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
         return UnpackedDualTensor(tensor, None)
     record = _C.level_of(tensor)
     with found.below():
-        return UnpackedDualTensor(record.inner, record.tangent)
+        return UnpackedDualTensor(_C.lookup_op("alias")(record.inner), record.tangent)
 
 
 class dual_level(_ModeBase):

@@ -15,7 +15,9 @@ class FunctionCtx:
     _for_forward: tuple[Any, ...] | None = None
     _dirty: tuple[Any, ...] = ()
     _non_differentiable: tuple[Any, ...] = ()
+    _fixed: tuple[int, ...] = ()  # numbers of the results without a derivative
     _connected = False
+    _in_jvp = False
     materialize_grads = True
     needs_input_grad: tuple[bool, ...] = ()
 
@@ -48,6 +50,8 @@ class FunctionCtx:
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What `save_for_backward` saved (in `jvp`: what `save_for_forward` saved)."""
+        if self._in_jvp:
+            return self._for_forward or ()
         if not self._connected:
             return self._for_forward if self._for_forward is not None else self._to_save
         return self._saved() or ()  # type: ignore[attr-defined]
@@ -199,6 +203,7 @@ def apply_recorded(cls: Any, args: tuple[Any, ...], run: Callable[[Any], Any]) -
     if not any(isinstance(o, _C.Tensor) for o in outputs):
         return result
     _check_dirty(cls, node, outputs)
+    node._fixed = fixed_among(node, outputs)
     if records:
         outputs = _connected(cls, node, args, outputs)
     else:
@@ -208,6 +213,12 @@ def apply_recorded(cls: Any, args: tuple[Any, ...], run: Callable[[Any], Any]) -
         if several
         else outputs[0]
     )
+
+
+def fixed_among(ctx: Any, outputs: Any) -> tuple[int, ...]:
+    """Return the numbers of the results that were marked as having no derivative."""
+    marked = ctx._non_differentiable
+    return tuple(k for k, o in enumerate(outputs) if any(o is n for n in marked))
 
 
 def _check_dirty(cls: Any, node: Any, outputs: list[Any]) -> None:

@@ -9,12 +9,15 @@ from tangrad.autograd.function_call import (
     FunctionCtx,
     FunctionRules,
     apply_recorded,
+    fixed_among,
     has_setup_context,
     run_forward,
 )
+from tangrad.autograd.function_tangents import Moved, has_tangent
 from tangrad.dispatch.batching import BatchLevel
 from tangrad.dispatch.levels import GradLevel, JvpLevel, Level, map_tensors
 from tangrad.dispatch.stack import current, entered, flat_tensors
+from tangrad.utils._pytree import broadcast_prefix, tree_flatten, tree_unflatten
 
 
 class VmapInfo(NamedTuple):
@@ -38,7 +41,7 @@ def _apply_in_level(cls: Any, level: Level, args: tuple[Any, ...]) -> Any:
     Raises:
         RuntimeError: the class lacks what the level needs of it.
     """
-    alone = isinstance(level, JvpLevel) and level.lenient and len(current().levels) == 1
+    alone = isinstance(level, JvpLevel) and level.lenient and not _below_own(level, args)
     unconcerned = isinstance(level, BatchLevel) and not level.has_own(args)
     if not has_setup_context(cls) and not alone and not unconcerned:
         raise RuntimeError(
@@ -52,6 +55,12 @@ def _apply_in_level(cls: Any, level: Level, args: tuple[Any, ...]) -> Any:
         return _apply_jvp(cls, level, args)
     assert isinstance(level, BatchLevel)
     return _apply_vmap(cls, level, args)
+
+
+def _below_own(level: Level, args: tuple[Any, ...]) -> bool:
+    """Return whether what this level's arguments stand for belongs to a level below it."""
+    inner = level.unwrap(args)
+    return any(below.has_own(inner) for below in current().levels if below is not level)
 
 
 def _apply_grad(cls: Any, level: GradLevel, args: tuple[Any, ...]) -> Any:
@@ -84,19 +93,25 @@ def _apply_jvp(cls: Any, level: JvpLevel, args: tuple[Any, ...]) -> Any:
         else:
             result, ctx = _with_context(cls, inner)
         if not any(isinstance(t, _C.Tensor) for t in tangents):
-            return map_tensors(level.wrap, result)
+            call = Moved(cls, level, args, inner, tangents, ())
+            return map_tensors(call.unmoved, result)
         if has_setup_context(cls):
             cls.setup_context(ctx, inner, result)
         if ctx.materialize_grads:
             tangents = [
-                _C.lookup_op("zeros_like")(x) if t is None and isinstance(x, _C.Tensor) else t
+                _C.lookup_op("zeros_like")(x) if t is None and has_tangent(x) else t
                 for t, x in zip(tangents, inner, strict=True)
             ]
+        ctx._in_jvp = True
         moved = cls.jvp(ctx, *tangents)
-    if isinstance(result, _C.Tensor):
-        return level.wrap(result, moved[0] if isinstance(moved, (tuple, list)) else moved)
-    pairs = iter(moved if isinstance(moved, (tuple, list)) else [moved])
-    return map_tensors(lambda r: level.wrap(r, next(pairs)), result)
+        ctx._in_jvp = False
+        several = isinstance(result, (tuple, list))
+        fixed = ctx._fixed or fixed_among(ctx, result if several else [result])
+        call = Moved(cls, level, args, inner, tangents, fixed)
+        if not several:
+            return call.moved(0, result, moved[0] if isinstance(moved, (tuple, list)) else moved)
+        found = call.all_moved(result, moved)
+    return type(result)(*found) if hasattr(result, "_fields") else type(result)(found)
 
 
 def _with_context(cls: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -129,12 +144,38 @@ def _apply_vmap(cls: Any, level: BatchLevel, args: tuple[Any, ...]) -> Any:
     inner, dims = level.unwrap(args), tuple(level.dims(a) for a in args)
     if custom:
         with level.below():
-            result, out_dims = cls.vmap(VmapInfo(level.size, level.randomness), dims, *inner)
-        return level._wrapped(result, out_dims)
+            returned = cls.vmap(VmapInfo(level.size, level.randomness), dims, *inner)
+        return _with_dims(cls, level, returned)
     made = batched_function(cls, level.size, level.randomness, dims)
     with level.below():
         result = apply(made, inner)
     return level._wrapped(result, 0)
+
+
+def _with_dims(cls: Any, level: BatchLevel, returned: Any) -> Any:
+    """Make results of a level of what a vmap rule returned: them, and their batch dimensions.
+
+    Raises:
+        RuntimeError: it returned something else, or dimensions that do not fit the results.
+    """
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        got = f"{len(returned)}" if isinstance(returned, tuple) else type(returned).__name__
+        raise RuntimeError(
+            f"{cls.__name__}.vmap: Expected the vmap staticmethod to have two returns, "
+            f"(output, out_dims), got {got}"
+        )
+    leaves, spec = tree_flatten(returned[0])
+    places = broadcast_prefix(returned[1], spec)
+    if places is None:
+        raise RuntimeError(
+            f"{cls.__name__}.vmap returned an incompatible (output, out_dims): out_dims are "
+            f"{returned[1]}, output has structure {spec}; give one dimension, or the same structure"
+        )
+    wrapped = [
+        level.wrap(r, d) if isinstance(r, _C.Tensor) else r
+        for r, d in zip(leaves, places, strict=True)
+    ]
+    return tree_unflatten(wrapped, spec)
 
 
 class _BatchedCtx(FunctionCtx):
@@ -190,9 +231,7 @@ def batched_function(cls: Any, size: int, randomness: str, in_dims: tuple[Any, .
             forward = sample._for_forward
             if forward is not None:
                 ctx.save_for_forward(*[level.unwrap(t) for t in forward])
-            ctx.forward_dims = (
-                ctx.saved_dims if forward is None else [level.dims(t) for t in forward]
-            )
+            ctx.forward_dims = [level.dims(t) for t in forward or ()]
             ctx.set_materialize_grads(sample.materialize_grads)
             physical = {
                 id(t): p for t, p in zip(samples, inputs, strict=True) if isinstance(p, _C.Tensor)

@@ -21,6 +21,16 @@ class GradcheckError(RuntimeError):
     """Raised when a derivative disagrees with finite differences."""
 
 
+_FORWARD = "computed with forward mode "
+_BATCHED = (
+    "gradcheck or gradgradcheck failed while testing batched gradient computation "
+    "(check_batched_grad or check_batched_forward_grad): "
+)
+_UNDEFINED = (
+    "Backwards compatibility: New undefined gradient support checking feature is on by default; "
+    "check_undefined_grad=False leaves it out"
+)
+
 def gradcheck(
     func: Callable[..., Any],
     inputs: Any,
@@ -47,11 +57,12 @@ def gradcheck(
         eps: step of the differences. atol, rtol: tolerances.
         raise_exception: raise on a mismatch; otherwise return False.
         nondet_tol: how much two backward passes may differ.
-        check_undefined_grad: check that missing gradients of outputs act as zeros.
+        check_undefined_grad: check that backward takes missing gradients of outputs as zeros.
         check_grad_dtypes: check that gradients have their input's dtype.
         check_batched_grad: check backward under vmap. check_batched_forward_grad: forward mode,
             too.
         check_forward_ad, check_backward_ad: which mode to check.
+        masked: where gradients are sparse, their zeros are compared within the tolerances.
         fast_mode: compare one random projection of the Jacobian instead of all of it.
 
     Returns:
@@ -60,6 +71,7 @@ def gradcheck(
     Raises:
         GradcheckError: a derivative is wrong.
         ValueError: nothing is to be checked.
+        AssertionError: no mode is to be checked; an output's shape or dtype depends on values.
     """
     if not check_forward_ad and not check_backward_ad:
         raise AssertionError(
@@ -77,15 +89,18 @@ def gradcheck(
         if not check.outputs:
             check.no_differentiable_outputs()
             return True
-        (check.fast if fast_mode else check.slow)(check_backward_ad, check_forward_ad)
-        if check_backward_ad:
-            check.reentrant(nondet_tol, check_grad_dtypes)
-            if check_undefined_grad:
-                check.undefined()
-        if check_batched_grad:
-            check.batched()
+        modes = [name for name, on in (("", check_backward_ad), (_FORWARD, check_forward_ad)) if on]
+        for mode in modes:  # what is wrong in both is told of backward
+            (check.fast if fast_mode else check.slow)(mode)
         if check_batched_forward_grad:
             check.batched_forward()
+        if check_backward_ad:
+            check.reentrant(nondet_tol, check_grad_dtypes)
+            if check_batched_grad:
+                check.batched()
+            check.multiplies(bool(masked))
+            if check_undefined_grad:
+                check.undefined()
     except GradcheckError:
         if raise_exception:
             raise
@@ -201,7 +216,15 @@ class _Check:
         sides = []
         for sign in (1.0, -1.0):
             with self.moved(i, sign * self.eps * direction):
-                sides.append([_parts(o.clone()) for o in self.at(self.points)])
+                found = self.at(self.points)
+                for o, first in zip(found, self.outputs, strict=True):
+                    for what in ("shape", "dtype"):
+                        before, after = getattr(first, what), getattr(o, what)
+                        assert before == after, (
+                            f"Expected `func` to return outputs with the same {what} when inputs "
+                            f"are perturbed, but got {after} in place of {before}"
+                        )
+                sides.append([_parts(o.clone()) for o in found])
         return [(a - b) / (2 * self.eps) for a, b in zip(*sides, strict=True)]
 
     def pulled(self, k: int, cotangent: Any) -> list[Any]:
@@ -218,9 +241,7 @@ class _Check:
         from tangrad.autograd import forward_ad
 
         with forward_ad.dual_level():
-            # They require gradients, so that forward mode can be checked over functions that call
-            # grad().
-            points = [x.detach().requires_grad_() for x in self.points]
+            points = [x.detach() for x in self.points]
             points[i] = forward_ad.make_dual(points[i], _whole(direction, points[i]))
             found = [forward_ad.unpack_dual(o) for o in self.at(points)]
         return [
@@ -230,7 +251,7 @@ class _Check:
 
     # --- all of the Jacobian
 
-    def slow(self, backward: bool, forward: bool) -> None:
+    def slow(self, mode: str) -> None:
         """Compare every column."""
         stack = _C.lookup_op("stack")
         for i, x in enumerate(self.points):
@@ -239,53 +260,50 @@ class _Check:
                 continue
             columns = [self.difference(i, e) for e in basis]
             numerical = [stack([c[k] for c in columns], 1) for k in range(len(self.outputs))]
-            if backward:
-                for k, o in enumerate(self.outputs):
-                    rows = [self.pulled(k, e)[i] for e in _identity(_parts(o))]
-                    if rows:
-                        self.compare(stack(rows), numerical[k], k, i, "")
-            if forward:
-                columns = [self.pushed(i, e) for e in basis]
-                for k in range(len(self.outputs)):
-                    self.compare(
-                        stack([c[k] for c in columns], 1),
-                        numerical[k],
-                        k,
-                        i,
-                        " while computing forward mode",
-                    )
+            pushed = [self.pushed(i, e) for e in basis] if mode else []
+            for k, o in enumerate(self.outputs):
+                if mode:
+                    self.compare(stack([c[k] for c in pushed], 1), numerical[k], k, i, mode)
+                    continue
+                rows = [self.pulled(k, e)[i] for e in _identity(_parts(o))]
+                for part, first, step in _components(o):
+                    if rows[first::step]:
+                        found, wanted = stack(rows[first::step]), numerical[k][first::step]
+                        self.compare(found, wanted, k, i, mode, part)
 
     # --- a projection of it
 
-    def fast(self, backward: bool, forward: bool) -> None:
+    def fast(self, mode: str) -> None:
         """Compare u · J · v for random u and v."""
         vector = _RandomVectors()
+        end = "\nThis was found in fast mode; fast_mode=False compares all of the Jacobian.\n"
         for i, x in enumerate(self.points):
             v = vector.like(_parts(x))
             differences = self.difference(i, v)
-            tangents = self.pushed(i, v) if forward else None
+            tangents = self.pushed(i, v) if mode else []
             for k, o in enumerate(self.outputs):
                 u = vector.like(_parts(o))
-                wanted = (u * differences[k]).sum()
-                if backward:
-                    self.compare((self.pulled(k, u)[i] * v).sum(), wanted, k, i, " in fast mode")
-                if tangents is not None:
-                    self.compare(
-                        (u * tangents[k]).sum(),
-                        wanted,
-                        k,
-                        i,
-                        " in fast mode while computing forward mode",
-                    )
+                if mode:
+                    found, wanted = (u * tangents[k]).sum(), (u * differences[k]).sum()
+                    self.compare(found, wanted, k, i, mode, end=end)
+                    continue
+                for part, first, step in _components(o):
+                    chosen = _C.lookup_op("zeros_like")(u)
+                    chosen[first::step] = u[first::step]
+                    found = (self.pulled(k, chosen)[i] * v).sum()
+                    self.compare(found, (chosen * differences[k]).sum(), k, i, mode, part, end)
 
-    def compare(self, analytical: Any, numerical: Any, k: int, i: int, mode: str) -> None:
+    def compare(
+        self, found: Any, wanted: Any, k: int, i: int, mode: str, part: str = "", end: str = ""
+    ) -> None:
         """Raise GradcheckError unless two pieces of the Jacobian agree."""
-        numerical = numerical.to(analytical.dtype)
-        if _C.lookup_op("allclose")(analytical, numerical, self.rtol, self.atol, True):
+        wanted = wanted.to(found.dtype)
+        if _C.lookup_op("allclose")(found, wanted, self.rtol, self.atol, True):
             return
+        only = f"While considering the {part} part of complex outputs only, " if part else ""
         raise GradcheckError(
-            f"Jacobian mismatch for output {k} with respect to input {self.places[i]}{mode},\n"
-            f"numerical:{numerical}\nanalytical:{analytical}\n"
+            f"{only}Jacobian {mode}mismatch for output {k} with respect to input "
+            f"{self.places[i]},\nnumerical:{wanted}\nanalytical:{found}\n{end}"
         )
 
     # --- further properties
@@ -310,29 +328,54 @@ class _Check:
                 if g is not None and check_dtypes and g.dtype != x.dtype:
                     raise GradcheckError(f"Gradient has dtype {g.dtype}, its input {x.dtype}")
 
+    def multiplies(self, masked: bool) -> None:
+        """Check that gradients of zeros are zeros, of the inputs' layouts."""
+        zeros = [_C.lookup_op("zeros_like")(o) for o in self.outputs]
+        found = grad(self.outputs, self.points, zeros, retain_graph=True, allow_unused=True)
+        for g, x in zip(found, self.points, strict=True):
+            if g is None:
+                continue
+            if g.layout != _C.layout_named("strided"):
+                _check_layout(g, x)
+                g = g.to_dense()
+            small = self.atol if masked else 0.0
+            if g.numel() and not g.abs().max().item() <= small:
+                raise GradcheckError("backward not multiplied by grad_output")
+
     def undefined(self) -> None:
-        """Check that a missing gradient of an output acts as zeros."""
-        ones, zeros = _C.lookup_op("ones_like"), _C.lookup_op("zeros_like")
-        if len(self.outputs) < 2:
-            return
-        for k in range(len(self.outputs)):
-            rest = [o for j, o in enumerate(self.outputs) if j != k]
-            seeds = [ones(o) for o in rest]
-            missing = grad(rest, self.points, seeds, retain_graph=True, allow_unused=True)
-            everything = grad(
-                [*rest, self.outputs[k]],
-                self.points,
-                [*seeds, zeros(self.outputs[k])],
-                retain_graph=True,
-                allow_unused=True,
-            )
-            for a, b, x in zip(missing, everything, self.points, strict=True):
-                a, b = (zeros(x) if g is None else g for g in (a, b))
-                if not _C.lookup_op("allclose")(a, b, self.rtol, self.atol, True):
+        """Check that backward takes missing gradients, of all outputs and of each one, as zeros."""
+        import warnings
+
+        from tangrad.autograd.function import Function
+
+        class Missing(Function):
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                return x.view_as(x)
+
+            @staticmethod
+            def backward(ctx: Any, grad: Any) -> Any:
+                return None
+
+        zeros, count = _C.lookup_op("zeros_like"), len(self.outputs)
+        for missing in [range(count), *([k] for k in range(count) if count > 1)]:
+            results = self.at(self.points)
+            ends = [Missing.apply(o) if k in missing else o for k, o in enumerate(results)]
+            try:
+                seeds = [zeros(o) for o in ends]
+                found = grad(ends, self.points, seeds, allow_unused=True)
+            except RuntimeError as error:
+                warnings.warn(_UNDEFINED, UserWarning, stacklevel=4)
+                raise GradcheckError(
+                    "Expected backward function to handle undefined output grads, which are None: "
+                    f"{error}"
+                ) from error
+            for g in found:
+                if g is not None and not (g == 0).all():
+                    warnings.warn(_UNDEFINED, UserWarning, stacklevel=4)
                     raise GradcheckError(
-                        "Expected backward function to handle undefined output grads. Please look "
-                        'at "Notes about undefined output gradients" in '
-                        '"tools/autograd/derivatives.yaml"'
+                        "Expected all input grads to be undefined or zero when all output grads "
+                        f"are undefined or zero, got {g}"
                     )
 
     def batched(self) -> None:
@@ -350,7 +393,9 @@ class _Check:
                     is_grads_batched=True,
                 )
             except RuntimeError as error:
-                raise GradcheckError(f"While computing batched gradients, got: {error}") from error
+                raise GradcheckError(
+                    f"{_BATCHED}While computing batched gradients, got: {error}"
+                ) from error
             apart = [
                 grad([o], self.points, [c], retain_graph=True, allow_unused=True)
                 for c in cotangents
@@ -361,32 +406,38 @@ class _Check:
                 wanted = stack([a[i] for a in apart])
                 if not _C.lookup_op("allclose")(g, wanted, self.rtol, self.atol, True):
                     raise GradcheckError(
-                        f"For output and input {self.places[i]}: batched gradients differ from "
+                        f"{_BATCHED}For input {self.places[i]}: batched gradients differ from "
                         f"those of a loop:\n{g}\n{wanted}"
                     )
 
     def batched_forward(self) -> None:
         """Check that forward mode under vmap agrees with a loop."""
-        from tangrad.func import jvp, vmap
+        from tangrad.autograd import forward_ad
+        from tangrad.func import vmap
 
-        stack = _C.lookup_op("stack")
+        stack, zeros = _C.lookup_op("stack"), _C.lookup_op("zeros_like")
         points = tuple(x.detach() for x in self.points)
         directions = [
             tuple(_C.lookup_op("ones_like")(x) * (j + 1) for x in points) for j in range(2)
         ]
 
         def push(*tangents: Any) -> Any:
-            return jvp(lambda *xs: tuple(self.at(xs)), points, tangents)[1]
+            with forward_ad.dual_level():
+                duals = [forward_ad.make_dual(x, t) for x, t in zip(points, tangents, strict=True)]
+                found = [forward_ad.unpack_dual(o) for o in self.at(duals)]
+            return tuple(zeros(f.primal) if f.tangent is None else f.tangent for f in found)
 
         try:
             together = vmap(push)(*[stack(list(group)) for group in zip(*directions, strict=True)])
         except RuntimeError as error:
-            raise GradcheckError(f"While computing batched gradients, got: {error}") from error
+            raise GradcheckError(
+                f"{_BATCHED}While computing batched gradients, got: {error}"
+            ) from error
         for k, found in enumerate(together):
             wanted = stack([push(*d)[k] for d in directions])
             if not _C.lookup_op("allclose")(found, wanted, self.rtol, self.atol, True):
                 raise GradcheckError(
-                    f"For output {k}: batched tangents differ from those of a "
+                    f"{_BATCHED}For output {k}: batched tangents differ from those of a "
                     f"loop:\n{found}\n{wanted}"
                 )
 
@@ -406,6 +457,25 @@ class _RandomVectors:
         size = (vector.numel(),)
         generator = self._generators[device]
         return rand(size, generator=generator, dtype=vector.dtype, device=device) - 0.5
+
+
+def _components(o: Any) -> list[tuple[str, int, int]]:
+    """Return the parts of an output's numbers: name, and where they are among all of them."""
+    return [("imaginary", 1, 2), ("real", 0, 2)] if o.dtype.is_complex else [("", 0, 1)]
+
+
+def _check_layout(g: Any, x: Any) -> None:
+    """Raise GradcheckError where a gradient that is not dense is laid out otherwise than x."""
+    if g.layout != x.layout:
+        raise GradcheckError(
+            f"grad is incorrect layout ({g.layout} is not the input's, {x.layout})"
+        )
+    for what in ("sparse_dim", "dense_dim"):
+        found, wanted = getattr(g, what)(), getattr(x, what)()
+        if found != wanted:
+            raise GradcheckError(
+                f"grad is sparse tensor, but has incorrect {what} {found}, expected {wanted}"
+            )
 
 
 def _identity(vector: Any) -> list[Any]:
@@ -460,7 +530,7 @@ def gradgradcheck(
         xs = tuple(
             x
             if not isinstance(x, _C.Tensor) or i not in places or x.requires_grad
-            else x.detach().requires_grad_()
+            else x.requires_grad_()
             for i, x in enumerate(xs)
         )
         got = func(*xs)

@@ -163,7 +163,7 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str,
         (parameters, buffers), each {name: tensor with a leading dimension of len(models)}.
 
     Raises:
-        RuntimeError: no module, or they differ in class or mode.
+        RuntimeError: no module, or they differ in class or mode, or in what requires gradients.
     """
     if not models:
         raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
@@ -173,14 +173,22 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str,
         )
     if any(type(m) is not type(models[0]) for m in models):
         raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
-    parameters = _stacked([dict(m.named_parameters()) for m in models])
-    for name, t in parameters.items():
-        parameters[name] = t.detach().requires_grad_(
-            dict(models[0].named_parameters())[name].requires_grad
-        )
-    return parameters, _stacked([dict(m.named_buffers()) for m in models])
+    return (
+        _stacked([dict(m.named_parameters()) for m in models]),
+        _stacked([dict(m.named_buffers()) for m in models]),
+    )
 
 
 def _stacked(tables: list[dict[str, Any]]) -> dict[str, Any]:
-    stack = _C.lookup_op("stack")
-    return {name: stack([table[name] for table in tables]) for name in tables[0]}
+    """Stack the tensors of each name, as leaves that require gradients where they do."""
+    stack, made = _C.lookup_op("stack"), {}
+    for name in tables[0]:
+        tensors = [table[name] for table in tables]
+        wanted = tensors[0].requires_grad
+        if any(t.requires_grad != wanted for t in tensors):
+            raise RuntimeError(
+                f"stack_module_state: Expected {name} of all models to have the same "
+                f".requires_grad, got {[t.requires_grad for t in tensors]}"
+            )
+        made[name] = stack(tensors).detach().requires_grad_(wanted)
+    return made

@@ -7,28 +7,33 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.func.mapping import vmap
-from tangrad.func.transforms import Argnums, _split_aux, checked_argnums, jvp, select, vjp
+from tangrad.func.transforms import (
+    Argnums,
+    _split_aux,
+    checked_argnums,
+    pulled_back,
+    pushed_forward,
+    select,
+)
 from tangrad.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 
-def _partial(
-    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Argnums
-) -> Callable[..., Any]:
-    """Return `func` as a function of the chosen arguments only."""
-    places = (argnums,) if isinstance(argnums, int) else argnums
-
-    def of_chosen(*chosen: Any) -> Any:
-        full = list(args)
-        for place, value in zip(places, chosen, strict=True):
-            full[place] = value
-        return func(*full, **kwargs)
-
-    return of_chosen
+def _as_tuple(argnums: Argnums) -> tuple[int, ...]:
+    return (argnums,) if isinstance(argnums, int) else argnums
 
 
-def _chosen(args: tuple[Any, ...], argnums: Argnums) -> tuple[Any, ...]:
-    found = select(args, argnums)
-    return (found,) if isinstance(argnums, int) else found
+def _require_real(name: str, what: str, tensors: list[Any]) -> None:
+    """Refuse complex numbers, of which a basis of real ones shows half of the derivative.
+
+    Raises:
+        RuntimeError: a tensor is complex.
+    """
+    for i, t in enumerate(tensors):
+        if isinstance(t, _C.Tensor) and t.dtype.is_complex:
+            raise RuntimeError(
+                f"{name}: Expected all {what}s to be real but received a complex tensor "
+                f"({t.dtype}) at flattened {what} {i}; use view_as_real, or jvp and vjp"
+            )
 
 
 def _bases(tensors: list[Any]) -> list[Any]:
@@ -73,8 +78,11 @@ def jacrev(
 
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen = checked_argnums(argnums, len(args), "jacrev")
-        found = vjp(_partial(func, args, kwargs, chosen), *_chosen(args, chosen), has_aux=has_aux)
+        places = _as_tuple(chosen)
+        _require_real("jacrev", "input", tree_flatten(select(args, places))[0])
+        found = pulled_back(func, args, kwargs, places, has_aux)
         outputs, spec = tree_flatten(found[0])
+        _require_real("jacrev", "output", outputs)
         bases = _bases(outputs)
 
         def pull(*row: Any) -> Any:
@@ -125,12 +133,14 @@ def jacfwd(
 
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen = checked_argnums(argnums, len(args), "jacfwd")
-        primals = _chosen(args, chosen)
-        leaves, in_spec = tree_flatten(primals)
-        of_chosen = _partial(func, args, kwargs, chosen)
+        places = _as_tuple(chosen)
+        leaves, in_spec = tree_flatten(select(args, places))
+        _require_real("jacfwd", "input", leaves)
 
         def push(*basis: Any) -> Any:
-            found = jvp(of_chosen, primals, tree_unflatten(basis, in_spec), has_aux=has_aux)
+            tangents = tree_unflatten(basis, in_spec)
+            found = pushed_forward(func, args, kwargs, places, tangents, has_aux=has_aux)
+            _require_real("jacfwd", "output", tree_flatten(found[0])[0])
             return (found[1], found[2]) if has_aux else found[1]
 
         columns = vmap(push, randomness=randomness)(*_bases(leaves))

@@ -40,7 +40,7 @@ class _entered_grad:
         self.context.__exit__()
 
 
-def _wrap_all(level: GradLevel, tree: Any) -> Any:
+def _wrap_all(level: GradLevel | JvpLevel, tree: Any) -> Any:
     return tree_map(lambda x: level.wrap(x) if _is_tensor(x) else x, tree)
 
 
@@ -116,10 +116,21 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     Raises:
         RuntimeError: an output is no tensor, or of an integer dtype.
     """
+    return pulled_back(func, primals, {}, tuple(range(len(primals))), has_aux)
+
+
+def pulled_back(
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    argnums: tuple[int, ...],
+    has_aux: bool,
+) -> Any:
+    """Return what `vjp` does, for some of the arguments; the function may write to all of them."""
     with _entered_grad() as level:
-        inner = _wrap_all(level, primals)
-        inputs = _require(level, inner, "vjp(f, *primals)")
-        result = func(*inner)
+        inner, named = _wrap_all(level, args), _wrap_all(level, kwargs)
+        inputs = _require(level, select(inner, argnums), "vjp(f, *primals)")
+        result = func(*inner, **named)
         aux: Any = None
         if has_aux:
             result, aux = _split_aux(result, "vjp(f, *primals)", "output")
@@ -127,8 +138,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         _check_outputs(outputs, "vjp(f, *primals)")
         value, aux = unwrapped(level, result), unwrapped(level, aux)
         roots = [o if level.owns(o) else level.wrap(o) for o in outputs]
-    primals_spec = tree_flatten(primals)[1]
-    pull = _Pullback(roots, inputs, spec, primals_spec)
+    pull = _Pullback(roots, inputs, spec, tree_flatten(select(args, argnums))[1])
     return (value, pull, aux) if has_aux else (value, pull)
 
 
@@ -141,7 +151,7 @@ def _check_outputs(outputs: list[Any], name: str, any_dtype: bool = False) -> No
     for o in outputs:
         if not _is_tensor(o):
             raise RuntimeError(
-                f"{name}: Expected f to return only tensors, got unsupported type "
+                f"{name}: expected f(*primals) to return only tensors, got unsupported type "
                 f"{type(o).__name__}"
             )
         if not any_dtype and not _is_differentiable(o):
@@ -297,6 +307,8 @@ def _named_like(made: Callable[..., Any], func: Callable[..., Any]) -> Callable[
 
 # --- jvp -----------------------------------------------------------------------------------------
 
+_JVP = "jvp(f, primals, tangents)"
+
 
 def jvp(
     func: Callable[..., Any],
@@ -321,14 +333,29 @@ def jvp(
     Raises:
         RuntimeError: structures or shapes differ.
     """
-    name = "jvp(f, primals, tangents)"
-    for what, given in (("primals", primals), ("tangents", tangents)):
-        if not isinstance(given, tuple):
-            raise RuntimeError(
-                f"{name}: Expected {what} to be a tuple. E.g. it should be valid to call "
-                f"f(*primals). Got {type(given).__name__}"
-            )
-    points, spec = tree_flatten(primals)
+    if not isinstance(primals, tuple):
+        raise RuntimeError(
+            f"{_JVP}: Expected primals to be a tuple. E.g. it should be valid to call "
+            f"f(*primals). Got {type(primals).__name__}"
+        )
+    return pushed_forward(
+        func, primals, {}, tuple(range(len(primals))), tangents, strict=strict, has_aux=has_aux
+    )
+
+
+def pushed_forward(
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    argnums: tuple[int, ...],
+    tangents: Any,
+    *,
+    strict: bool = False,
+    has_aux: bool = False,
+) -> Any:
+    """Return what `jvp` does, for some of the arguments; the function may write to all of them."""
+    name = _JVP
+    points, spec = tree_flatten(select(args, argnums))
     directions, tangents_spec = tree_flatten(tangents)
     if spec != tangents_spec:
         raise RuntimeError(
@@ -339,10 +366,17 @@ def jvp(
     _check_directions(points, directions, name)
     level = JvpLevel()
     with entered("levels", level):
-        inner = tree_unflatten(
+        moving = tree_unflatten(
             [level.wrap(p, t) for p, t in zip(points, directions, strict=True)], spec
         )
-        result = func(*inner)
+        inner = [*args]
+        for place in range(len(args)):
+            inner[place] = (
+                moving[argnums.index(place)]
+                if place in argnums
+                else _wrap_all(level, inner[place])
+            )
+        result = func(*inner, **_wrap_all(level, kwargs))
         aux: Any = None
         if has_aux:
             result, aux = _split_aux(result, name, "output")
@@ -361,7 +395,7 @@ def _check_directions(points: list[Any], directions: list[Any], name: str) -> No
     for p, t in zip(points, directions, strict=True):
         if not _is_tensor(p) or not _is_tensor(t):
             raise RuntimeError(
-                f"{name}: Expected primals and tangents to hold only tensors, got "
+                f"{name}: Expected primals and tangents to only contain Tensors, got "
                 f"{type(p).__name__} and {type(t).__name__}"
             )
         if tuple(p.shape) != tuple(t.shape):

@@ -222,8 +222,8 @@ cdef object drawn_of_size(Op op, PyObject** flat):
         inner[1] = given(op, flat, 8) if op.shortcut == SHORT_RANDINT else <PyObject*>zero
         inner[2] = given(op, flat, 7)
     inner[4] = inner[5] = Py_None_ptr
-    return call_inner(lookup_op("random_between_" if integers else
-                                "uniform_" if op.shortcut == SHORT_RAND else "normal_"), inner, None, False)
+    name = "random_between_" if integers else "uniform_" if op.shortcut == SHORT_RAND else "normal_"
+    return as_new(<Tensor?>call_inner(lookup_op(name), inner, None, False))
 
 
 cdef object filled_like(Op op, Tensor t, PyObject** flat, bint ones):

@@ -345,7 +345,7 @@ cdef int run_node(Run run, Node node) except -1:
     if node.hooks is None and node.nout <= 1 and not run.captures:
         g = s.grad
         s.grad = None
-        if g is None:
+        if g is None and not isinstance(node, (FunctionNode, AccumulateGrad)):
             pass_nothing(run, node)
             return 0
         if type(node) is Node:
@@ -363,7 +363,7 @@ cdef int run_node(Run run, Node node) except -1:
         grads = [g]
         g = None
     else:
-        grads = s.grads if s.grads is not None else [s.grad]
+        grads = s.grads if s.grads is not None else [s.grad] if node.nout <= 1 else [None] * node.nout
         s.grad = None
         s.grads = None
         grads = before_node(run, node, grads)
@@ -374,7 +374,10 @@ cdef int run_node(Run run, Node node) except -1:
         accumulate_grad(run, <AccumulateGrad>node, g)
         after_leaf(node, g)
         return 0
-    results = apply_node(node, grads, run) if not anomaly_mode else apply_watched(node, grads, run)
+    if none_came(grads) and not isinstance(node, FunctionNode):
+        results = [None] * len(node.next_ or ())
+    else:
+        results = apply_node(node, grads, run) if not anomaly_mode else apply_watched(node, grads, run)
     if node.hooks is not None and (<dict>node.hooks).get("post"):
         results = after_node(node, results, grads)
     if not run.keep_graph:
@@ -384,6 +387,14 @@ cdef int run_node(Run run, Node node) except -1:
             child = <Node>PyTuple_GET_ITEM(node.next_, i)
             give(run, child, node.nr(i), results[i])
     return 0
+
+
+cdef bint none_came(list grads):
+    """Whether no gradient reached a node: functions of a program and hooks are told, rules are left out."""
+    for g in grads:
+        if g is not None:
+            return False
+    return True
 
 
 cdef int pass_nothing(Run run, Node node) except -1:
@@ -397,9 +408,7 @@ cdef list before_node(Run run, Node node, list grads):
     """Run hooks, capture, and decide whether the node itself has to run (None: no)."""
     cdef dict hooks
     cdef object tensor_hooks
-    if all([g is None for g in grads]):
-        if isinstance(node, AccumulateGrad) and (run.accumulates or not run.selective):
-            after_leaf(node, None)
+    if node.hooks is None and none_came(grads) and not isinstance(node, (FunctionNode, AccumulateGrad)):
         pass_nothing(run, node)
         return None
     if isinstance(node, AccumulateGrad):
@@ -409,8 +418,7 @@ cdef list before_node(Run run, Node node, list grads):
     if node.hooks is not None:
         hooks = node.hooks
         for nr, tensor_hooks in hooks.get("tensor", {}).items():
-            if grads[nr] is not None:
-                grads[nr] = call_tensor_hooks(tensor_hooks, grads[nr])
+            grads[nr] = call_tensor_hooks(tensor_hooks, grads[nr])
         for nr, reference in hooks.get("retain", {}).items():
             kept = reference()
             if kept is not None and grads[nr] is not None:
@@ -426,7 +434,7 @@ cdef list before_node(Run run, Node node, list grads):
     if run.selective:
         if isinstance(node, AccumulateGrad) and not run.accumulates:
             return None
-        ended = run.stops and all([g is None for g in grads])
+        ended = run.stops and none_came(grads)
         if wanted and not isinstance(node, AccumulateGrad) and (
                 ended or not run.accumulates and not needed_below(run, node)):
             pass_nothing(run, node)
@@ -455,6 +463,9 @@ cdef object call_tensor_hooks(hooks, g):
         if replaced is not None:
             if not isinstance(replaced, Tensor):
                 raise TypeError(f"expected a tensor hook to return a Tensor or None, got {_type_name(replaced)}")
+            if g is None:
+                raise RuntimeError("can't replace a None gradient with a non-None value: no gradient came, and a "
+                                   "hook returned one")
             g = replaced
     return g
 
@@ -490,12 +501,12 @@ cdef int store_grad(Tensor t, Tensor g) except -1:
 cdef int accumulate_grad(Run run, AccumulateGrad node, Tensor g) except -1:
     cdef Tensor t = node.variable_, old
     cdef dict hooks
-    if g is None:
-        return 0
     if t.hooks_ is not None and not run.captures:
         hooks = t.hooks_
         if node.hooks is None:
             g = call_tensor_hooks(hooks.get("grad"), g)
+    if g is None:
+        return 0
     # A leaf that was detached since it was used wants no gradient any more.
     if not t.flags & REQUIRES_GRAD:
         return 0

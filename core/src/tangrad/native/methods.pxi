@@ -152,7 +152,9 @@ def resize(Tensor t not None, tuple shape):
     check_geometry("resize_", shape, None, 0)
     for i in range(len(shape)):
         a[i] = shape[i]
+    check_inference(t, "resize_")
     resize_tensor(t, len(shape), a)
+    bump_version(t, "resize_")
     return t
 
 

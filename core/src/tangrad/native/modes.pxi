@@ -262,6 +262,12 @@ def plain_alias(Tensor t not None):
     return alias_whole(t)
 
 
+def with_own_version(Tensor t not None):
+    """Let writes to a tensor count for itself alone, not for others with its memory; returns it."""
+    t.version_cell = VersionCell.__new__(VersionCell)
+    return t
+
+
 def view_of_whole(Tensor t not None, bint recorded):
     """Return a view of all of t; unless recorded, as no_grad makes one: it must not be written, nor its base."""
     cdef Tensor view = alias_whole(t)

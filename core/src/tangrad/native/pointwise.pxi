@@ -344,7 +344,7 @@ cdef object overlap_error(Op op, Tensor o):
 cdef int prepare_out(Op op, Tensor o, int ndim, const int64_t* shape, int want) except -1:
     """Check that a result fits `out`, resizing an empty or wrongly shaped out= as PyTorch does."""
     cdef int i
-    if not can_cast_index(want, o.dtype_.index):
+    if not can_cast_index(want, o.dtype_.index) and not op.definition.any_out_dtype:
         raise op.definition.out_refusal(f"result type {(<dtype>DTYPES[want]).name} can't be cast to the desired "
                                         f"output type {o.dtype_.name} ({op.title})")
     if o.dtype_.index != want and op.definition.strict_out_dtype:

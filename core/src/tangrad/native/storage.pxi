@@ -28,6 +28,12 @@ cdef class UntypedStorage:
         from tangrad.tensor.storages import map_file
         return map_file(filename, shared, nbytes)
 
+    @staticmethod
+    def from_buffer(buffer, byte_order=None, count=-1, offset=0, dtype=None):
+        """Return a storage of a copy of a buffer's elements; see `tangrad.tensor.storages.bytes_in_order`."""
+        from tangrad.tensor.storages import storage_of_buffer
+        return storage_of_buffer(buffer, byte_order, count, offset, dtype)
+
     @property
     def device(self):
         return placed(self).dev.device

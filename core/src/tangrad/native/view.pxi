@@ -48,6 +48,7 @@ cdef object call_view(Op op, PyObject** flat, uint64_t needs, bint inplace):
 
 cdef Tensor adopt_geometry(Op op, Tensor src, Tensor view, Node node):
     """The in-place form of a view op: the tensor itself takes the view's geometry."""
+    check_inference(src, op.inplace.title)
     if tg_tls.grad_enabled:
         check_writable(src, op.inplace.title, node is not None)
     set_geometry(src, view.ndim_, view.shape_, view.stride_, view.offset_)

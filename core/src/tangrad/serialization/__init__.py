@@ -146,7 +146,8 @@ def load(
             names: only for files that you trust. Where it is not given, the environment's
             `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` means False, for programs of before that default.
         mmap: let the tensors lie on the file, read when they are used, and not checked.
-        pickle_load_args: further arguments of the unpickler; only with `weights_only=False`.
+        pickle_load_args: further arguments of the unpickler, `encoding` and `errors` with
+            `weights_only`, too: of texts that Python 2 wrote; "bytes" leaves them bytes.
 
     Raises:
         SerializationError: the file is damaged, unsafe, or of an unknown kind.

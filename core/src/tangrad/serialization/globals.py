@@ -40,6 +40,11 @@ class StorageType(NamedTuple):
     dtype: str
 
 
+def as_text(name: Any) -> Any:
+    """Return a name of the file's own, which is bytes if texts of Python 2 are left bytes."""
+    return name.decode("ascii", "replace") if isinstance(name, bytes) else name
+
+
 def storage_fields(key: Any) -> tuple[StorageType, str, str, int, Any]:
     """Return the type, key, location, number of elements and view of a persistent id.
 
@@ -48,7 +53,8 @@ def storage_fields(key: Any) -> tuple[StorageType, str, str, int, Any]:
     """
     if not (isinstance(key, tuple) and len(key) in (5, 6) and key[0] in ("storage", b"storage")):
         raise SerializationError(f"the pickle refers to something unknown: {shown(key)}")
-    kind, name, location, count = key[1:5]
+    kind, count = key[1], key[4]
+    name, location = as_text(key[2]), as_text(key[3])
     if not (
         isinstance(kind, StorageType)
         and isinstance(name, str)

@@ -31,6 +31,7 @@ class SafeUnpickler:
         may_call: whether the pickle may call, or make an object of, what it named, with arguments.
         may_build: whether an object's state may be set from the pickle.
         file: the file's name, for messages.
+        encoding, errors: of texts that Python 2 wrote; "bytes" leaves them bytes.
     """
 
     def __init__(
@@ -41,8 +42,11 @@ class SafeUnpickler:
         may_call: Callable[[Any, tuple[Any, ...]], bool],
         may_build: Callable[[Any], bool],
         file: str | None = None,
+        encoding: str = "latin-1",
+        errors: str = "strict",
     ) -> None:
         self._content = memoryview(content)
+        self._encoding, self._errors = encoding, errors
         self._find_global = find_global
         self._load_persistent = load_persistent
         self._may_call = may_call
@@ -286,8 +290,17 @@ class SafeUnpickler:
         self._stack.append(str(self._take(count), "utf-8", "surrogatepass"))
 
     def _old_text(self, layout: struct.Struct) -> None:
-        count = self._number(layout)
-        self._stack.append(str(self._take(count), "latin-1"))
+        text = bytes(self._take(self._number(layout)))
+        if self._encoding == "bytes":
+            self._stack.append(text)
+            return
+        try:
+            self._stack.append(text.decode(self._encoding, self._errors))
+        except UnicodeDecodeError as error:
+            raise self._error(
+                f"the pickle has a text that is not {self._encoding} ({error}); give load its "
+                "encoding: encoding='latin1' reads any, encoding='bytes' leaves it as it is"
+            ) from error
 
     def _bytes(self, layout: struct.Struct) -> None:
         self._stack.append(bytes(self._take(self._number(layout))))

@@ -11,7 +11,7 @@ from typing import Any
 from tangrad import _C
 from tangrad.serialization.archive import LEGACY_MAGIC, LEGACY_PROTOCOL, ArchiveReader
 from tangrad.serialization.errors import SerializationError, shown
-from tangrad.serialization.globals import Globals, StorageType, TensorBuilder, storage_fields
+from tangrad.serialization.globals import Globals, StorageType, TensorBuilder, as_text, storage_fields
 from tangrad.serialization.machine import SafeUnpickler
 from tangrad.serialization.options import skips_data, untold_byteorder
 from tangrad.serialization.placement import bytes_tensor, host_view
@@ -31,7 +31,8 @@ class PickleReader:
         load_persistent: persistent id -> storage.
         builder: builds the tensors.
         file: the file's name.
-        options: further arguments of `pickle.Unpickler`; `pickle_module` is another module.
+        options: further arguments of `pickle.Unpickler`, of which `encoding` ("utf-8" if it is not
+            given) and `errors` serve plain values, too; `pickle_module` is another module.
     """
 
     def __init__(
@@ -44,7 +45,8 @@ class PickleReader:
         options: dict[str, Any] | None = None,
     ) -> None:
         self._plain, self._load, self._file = plain, load_persistent, file
-        self._module, self._options = pickle_module or pickle, options or {}
+        self._module = pickle_module or pickle
+        self._options: dict[str, Any] = {"encoding": "utf-8", **(options or {})}
         self._names = Globals(builder, plain)
 
     def read(self, content: Any, start: int = 0) -> tuple[Any, int]:
@@ -61,6 +63,8 @@ class PickleReader:
                 self._names.may_call,
                 self._names.may_build,
                 self._file,
+                self._options["encoding"],
+                self._options.get("errors", "strict"),
             )
             return machine.load(start)
         stream = io.BytesIO(content)
@@ -174,9 +178,9 @@ def read_legacy(source: Source, reader: Callable[..., PickleReader], place: Plac
         if name not in wanted:
             if count * dtype.itemsize > source.size:
                 raise source.error(f"a storage claims {count} elements, more than the file has")
-            wanted[name] = (kind, location, count)
             tensors[name] = bytes_tensor(count * dtype.itemsize)
             storages[name] = place(tensors[name].untyped_storage(), location)
+            wanted[name] = (kind, location, count)
         if wanted[name][0] != kind and (count or wanted[name][2]):
             raise source.error("one storage is used with two element types", tensor=name)
 
@@ -194,7 +198,8 @@ def read_legacy(source: Source, reader: Callable[..., PickleReader], place: Plac
 
     def fill(at: int) -> None:
         keys, at = pickles.read(content, at)
-        if not isinstance(keys, list) or set(map(str, keys)) != set(wanted):
+        keys = [as_text(key) for key in keys] if isinstance(keys, list) else []
+        if set(keys) != set(wanted):
             raise source.error("the file does not hold the storages that it names", at)
         for key in [] if skips_data() else keys:
             at = _fill_legacy(source, at, key, wanted, tensors, storages)

@@ -114,6 +114,25 @@ def bytes_in_order(
     return made
 
 
+def storage_of_buffer(
+    buffer: Any, byte_order: str | None, count: int, offset: int, dtype: Any
+) -> Any:
+    """Return an untyped storage of a copy of a buffer's elements; see `bytes_in_order`.
+
+    Args:
+        buffer, byte_order, count, offset: as for `bytes_in_order`.
+        dtype: of the elements.
+
+    Raises:
+        RuntimeError: `dtype` is missing.
+    """
+    if dtype is None:
+        raise RuntimeError("from_buffer: argument 'dtype' cannot be None; torch.uint8 takes bytes")
+    content = bytes_in_order(buffer, dtype, byte_order, count, offset)
+    made = _C.tensor_from_bytes(content, dtype, (len(content) // dtype.itemsize,), "cpu")
+    return made.untyped_storage()
+
+
 def read_bytes(storage: Any, place: Any) -> Any:
     """Return one byte, or a storage of those of a slice, which shares the memory of the host.
 
@@ -357,9 +376,8 @@ class TypedStorage:
         """
         given = kwargs.pop("dtype", None)
         dtype = cls.dtype or given or _C.get_default_dtype()
-        content = bytes_in_order(buffer, dtype, *args, **kwargs)
-        made = _C.tensor_from_bytes(content, dtype, (len(content) // dtype.itemsize,), "cpu")
-        return cls(wrap_storage=made.untyped_storage(), dtype=dtype)
+        untyped = _C.UntypedStorage.from_buffer(buffer, *args, dtype=dtype, **kwargs)
+        return cls(wrap_storage=untyped, dtype=dtype)
 
     def __len__(self) -> int:
         length: int = self._untyped_storage.nbytes() // self.element_size()

@@ -24,6 +24,7 @@ def _bernoulli_reference(np: Any, self: Any, seed: int, offset: int) -> Any:
 bernoulli_tensor = op(
     "bernoulli_tensor(Tensor self, *, generator? generator=None) -> Tensor",
     strict_out=True,
+    any_out_dtype=True,
     dtypes="floating",
     check=lambda self: require_floating("bernoulli", self),
     shape=lambda self: self.shape,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad import _C
 from tangrad.dispatch.batching import refuse_same
 from tangrad.ops.definition.define import composite, op, overload
 from tangrad.ops.random import sequential as random_sequential
@@ -12,6 +13,12 @@ from tangrad.ops.random.uniform_normal import BOUNDS, EXACT_BITS, require_floati
 from tangrad.ops.refusal import refuse_values
 from tangrad.ops.views.geometry import Ints, dtype_name
 from tangrad.random import philox
+
+
+def _finished(drawn: Any, requires_grad: bool, out: Any = None) -> Any:
+    """Return drawn numbers; a tensor that was made for them is new, at version 0."""
+    drawn = drawn.requires_grad_() if requires_grad else drawn
+    return _C.as_new(drawn) if out is None else drawn
 
 
 @composite(
@@ -37,7 +44,7 @@ def rand(
     """Draw a tensor of numbers uniform on [0, 1)."""
     drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
     drawn = drawn.uniform_(generator=generator)
-    return drawn.requires_grad_() if requires_grad else drawn
+    return _finished(drawn, requires_grad, out)
 
 
 @composite(
@@ -62,7 +69,7 @@ def randn(
     """Draw a tensor of standard normal numbers."""
     drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
     drawn = drawn.normal_(generator=generator)
-    return drawn.requires_grad_() if requires_grad else drawn
+    return _finished(drawn, requires_grad, out)
 
 
 @composite(
@@ -92,7 +99,7 @@ def randint_between(
     dtype = tangrad.int64 if dtype is None and out is None else dtype
     drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
     drawn = drawn.random_(low, high, generator=generator)
-    return drawn.requires_grad_() if requires_grad else drawn
+    return _finished(drawn, requires_grad, out)
 
 
 @composite(
@@ -181,7 +188,7 @@ def randperm(
     _check_permutation(n, dtype if out is None else out.dtype)
     empty = tangrad.empty((n,), dtype=dtype, device=device, out=out)
     drawn = _permutation_of(empty, generator=generator)
-    return drawn.requires_grad_() if requires_grad else drawn
+    return _finished(drawn, requires_grad, out)
 
 
 @composite(
@@ -206,7 +213,7 @@ def rand_like(
     """Draw numbers uniform on [0, 1) in the shape, dtype and device of a tensor."""
     drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
     drawn = drawn.uniform_(generator=generator)
-    return drawn.requires_grad_() if requires_grad else drawn
+    return _finished(drawn, requires_grad)
 
 
 @composite(
@@ -231,7 +238,7 @@ def randn_like(
     """Draw standard normal numbers in the shape, dtype and device of a tensor."""
     drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
     drawn = drawn.normal_(generator=generator)
-    return drawn.requires_grad_() if requires_grad else drawn
+    return _finished(drawn, requires_grad)
 
 
 @composite(
@@ -268,7 +275,7 @@ def randint_like(
     low, high = (0, low) if high is None else (low or 0, high)
     drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
     drawn = drawn.random_(low, high, generator=generator)
-    return drawn.requires_grad_() if requires_grad else drawn
+    return _finished(drawn, requires_grad)
 
 
 @composite(
@@ -310,7 +317,7 @@ def normal(
             raise TypeError("normal() with two numbers needs a size")
         drawn = tangrad.empty(size, dtype=dtype, device=device)
         drawn = drawn.normal_(mean, std, generator=generator)
-        return drawn.requires_grad_() if requires_grad else drawn
+        return _finished(drawn, requires_grad)
     refuse_same("normal", *tensors)
     shape = tangrad.broadcast_shapes(*(x.shape for x in tensors))
     if hasattr(std, "shape"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad import _C
 from tangrad.ops.definition.define import composite
 from tangrad.ops.views.geometry import Ints
 from tangrad.ops.views.movement import _unsafe_view
@@ -74,8 +75,10 @@ def dsplit(self: Any, indices_or_sections: Any) -> Any:
 
 
 def _forgetting(pieces: Any) -> Any:
-    """Give pieces that share memory with their source but are no views of it."""
-    return tuple(_unsafe_view(piece, tuple(piece.shape)) for piece in pieces)
+    """Give pieces that share memory with their source but are no views of it, nor count its writes."""
+    return tuple(
+        _C.with_own_version(_unsafe_view(piece, tuple(piece.shape))) for piece in pieces
+    )
 
 
 @composite(
