@@ -223,6 +223,10 @@ cdef class Tensor:
     def data(self, Tensor value not None):
         replace_data(self, value)
 
+    @data.deleter
+    def data(self):
+        raise RuntimeError("data of a tensor cannot be deleted; set it to other data")
+
     def detach(self):
         """Return a view without history (shares storage and version)."""
         if tg_tls.intercept != NULL or not exact_tensor(<PyObject*>self) or self.level_ is not None:
@@ -254,6 +258,14 @@ cdef class Tensor:
     @property
     def _backward_hooks(self):
         return None if self.hooks_ is None else (<dict>self.hooks_).get("grad")
+
+    @_backward_hooks.setter
+    def _backward_hooks(self, dict value):
+        hooks_of(self)["grad"] = {} if value is None else value
+
+    @_backward_hooks.deleter
+    def _backward_hooks(self):
+        raise RuntimeError("_backward_hooks of a tensor cannot be deleted; remove hooks by their handles")
 
     @property
     def _post_accumulate_grad_hooks(self):
