@@ -228,3 +228,73 @@ def test_a_type_of_pythons_numbers_is_the_widest_dtype_of_its_kind(make, kind):
 def test_a_module_converts_to_a_type_of_pythons_numbers(kind):
     made = [t.nn.Linear(2, 2).to(kind).to("cpu", kind).weight.dtype for t in (tangrad, torch)]
     assert str(made[0])[8:] == str(made[1])[6:]
+
+
+def test_a_resize_counts_as_a_write():
+    def program(t):
+        x = t.zeros(1)
+        versions = []
+        for size in ((1, 2), (3,), (3,)):
+            x.resize_(size)
+            versions.append(x._version)
+        return [*versions, x.resize_as_(t.zeros(2, 2))._version]
+
+    found, wanted = both(program)
+    assert found == wanted
+
+
+def test_pieces_of_an_unsafe_split_count_their_writes_apart():
+    def program(t):
+        x = t.arange(4.0).requires_grad_()
+        first, second = (x * 1).unsafe_split(2)
+        first.mul_(second)
+        first.sum().backward()
+        return x.grad.tolist()
+
+    found, wanted = both(program)
+    assert found == wanted == [2, 3, 0, 1]
+
+
+@pytest.mark.parametrize("write", ["t_", "squeeze_", "detach_", "resize_"])
+def test_a_tensor_of_inference_keeps_its_shape_outside(write):
+    def program(t):
+        with t.inference_mode():
+            x = t.ones(1, 2)
+        getattr(x, write)(*([4] if write == "resize_" else []))
+        return list(x.shape)
+
+    found, wanted = both(program)
+    assert found == wanted
+
+
+def test_attributes_that_cannot_be_deleted():
+    def program(t):
+        x = t.ones(2)
+        x._backward_hooks = {}
+        for name in ("data", "_backward_hooks"):
+            with pytest.raises(RuntimeError):
+                delattr(x, name)
+        return True
+
+    assert both(program) == [True, True]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dtype": "uint8"},
+        {"dtype": "int16", "byte_order": "big"},
+        {"dtype": "int16", "byte_order": "little", "count": 1, "offset": 2},
+    ],
+)
+def test_an_untyped_storage_copies_a_buffer(options):
+    def program(t):
+        given = {**options, "dtype": getattr(t, options["dtype"])}
+        return list(t.UntypedStorage.from_buffer(bytearray(b"abcdef"), **given))
+
+    assert_same(program)
+
+
+def test_an_untyped_storage_asks_for_the_dtype_of_a_buffer():
+    with pytest.raises(RuntimeError, match="'dtype' cannot be None"):
+        tangrad.UntypedStorage.from_buffer(b"ab")

@@ -113,7 +113,9 @@ def test_windows_at_random_distances_may_be_none(spatial, out):
     assert not x.grad.any()
 
 
-@pytest.mark.parametrize("part", [(slice(None), slice(None, None, 2)), (slice(None, None, 2),)])
+@pytest.mark.parametrize(
+    "part", [(slice(None), slice(None, None, 2)), (slice(None, None, 2),), (0, None)]
+)
 @pytest.mark.parametrize(
     "function",
     [

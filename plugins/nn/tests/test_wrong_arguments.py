@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tangrad
 from tangrad import nn
 
 
@@ -73,3 +74,16 @@ def test_a_constructor_that_is_replaced_is_called():
     assert isinstance(Net(3), Net)
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'depth'"):
         Net()
+
+
+def test_fragments_that_programs_look_for_are_in_the_messages():
+    F, x = tangrad.nn.functional, tangrad.ones(25)
+    with pytest.raises(ValueError, match=r"Using a target size \("):
+        F.binary_cross_entropy(x, x[:, None])
+    with pytest.raises(RuntimeError, match="both arguments need to be at least 1D"):
+        F.linear(tangrad.tensor(1.0), tangrad.ones(1, 1))
+    with pytest.raises(RuntimeError, match="calculated shape of the array of sliding blocks as"):
+        F.fold(tangrad.ones(1, 12, 12), (4, 5), (2, 2), dilation=8)
+    with pytest.raises(RuntimeError, match="we interpret the first dimension"):
+        leaf = tangrad.ones(2, 2, requires_grad=True)
+        tangrad.autograd.grad(leaf * 1, leaf, tangrad.ones(2, 2), is_grads_batched=True)

@@ -256,9 +256,20 @@ def _batched_grad(
     seeds: tuple[Any, ...],
     options: dict[str, Any],
 ) -> tuple[Any, ...]:
-    """Return gradients for a batch of gradients of the outputs; None stays None."""
+    """Return gradients for a batch of gradients of the outputs; None stays None.
+
+    Raises:
+        RuntimeError: a gradient is no batch of an output's shape.
+    """
     from tangrad.func import vmap
 
+    for i, (out, g) in enumerate(zip(outputs, seeds, strict=False)):
+        if isinstance(out, _C.Tensor) and isinstance(g, _C.Tensor) and g.shape[1:] != out.shape:
+            raise RuntimeError(
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output "
+                f"as the batch: Mismatch in shape: grad_output[{i}] has a shape of "
+                f"{list(g.shape)} and output[{i}] has a shape of {list(out.shape)}"
+            )
     used: list[int] = []
 
     def one(*seed: Any) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ def _assert(condition: Any, message: str) -> None:
 
 
 def _assert_async(
-    input: Any, assert_msg: str = "Expected Tensor with single nonzero value"
+    input: Any, assert_msg: str = "Expected Tensor with single nonzero value, but got zero"
 ) -> None:
     """Raise RuntimeError unless a tensor of one element is true: at once, on every device."""
     if not input:

@@ -35,8 +35,8 @@ def counting_once() -> Iterator[None]:
 
 def _poisoned(grad_outputs: Any) -> None:
     raise RuntimeError(
-        "Trying to execute an AccumulateGrad node that swap_tensors poisoned: its leaf was swapped "
-        "after the graph was recorded. Convert a module (cpu(), half(), load_state_dict, ...) "
+        "Trying to execute AccumulateGrad node that was poisoned by swap_tensors: its leaf was "
+        "swapped after the graph was recorded. Convert a module (cpu(), half(), load_state_dict, ...) "
         "before running forward, or after both forward and backward."
     )
 

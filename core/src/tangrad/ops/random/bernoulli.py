@@ -9,7 +9,12 @@ from tangrad import _C
 from tangrad.dispatch.batching import refuse_same
 from tangrad.ops.definition.define import at_all_sizes, composite, op, overload, pointwise
 from tangrad.ops.random import sequential as random_sequential
-from tangrad.ops.random.uniform_normal import require_floating, width_of, words_of
+from tangrad.ops.random.uniform_normal import (
+    refuse_overlap,
+    require_floating,
+    width_of,
+    words_of,
+)
 from tangrad.ops.views.geometry import numel_of
 from tangrad.random import philox
 
@@ -43,6 +48,11 @@ bernoulli_tensor = op(
 )
 
 
+def _check_number(self: Any, p: float) -> None:
+    refuse_overlap("bernoulli_", self)
+    _check_probability("bernoulli_", p)
+
+
 def _check_probability(name: str, p: float) -> None:
     if not 0 <= p <= 1:
         raise RuntimeError(f"{name} expects p to be in [0, 1], but got p={p}")
@@ -50,7 +60,7 @@ def _check_probability(name: str, p: float) -> None:
 
 bernoulli_number_ = op(
     "bernoulli_number_(Tensor! self, float p=0.5, *, generator? generator=None) -> Tensor",
-    check=lambda p: _check_probability("bernoulli_", p),
+    check=_check_number,
     random=True,
     sequential=random_sequential.bernoulli,
     words=lambda self: philox.words_for("bernoulli float32", numel_of(self.shape)),

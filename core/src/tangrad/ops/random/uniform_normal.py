@@ -57,6 +57,20 @@ def require_floating(name: str, self: Any) -> None:
         raise NotImplementedError(f'"{name}" not implemented for {self.dtype}')
 
 
+def refuse_overlap(name: str, self: Any) -> None:
+    """Refuse to draw into an expanded tensor: the last number for an element would stay.
+
+    Raises:
+        RuntimeError: several elements lie in one place.
+    """
+    if any(n > 1 and step == 0 for n, step in zip(self.shape, self.stride(), strict=True)):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a "
+            f"single memory location. Please clone() the tensor before performing the operation. "
+            f"({name} into shape {list(self.shape)} with strides {list(self.stride())})"
+        )
+
+
 @cache
 def _greatest(dtype: Any) -> float:
     greatest: float = tangrad.finfo(dtype).max
@@ -65,6 +79,7 @@ def _greatest(dtype: Any) -> float:
 
 def _check_uniform(self: Any, from_: float, to: float) -> None:
     require_floating("uniform_", self)
+    refuse_overlap("uniform_", self)
     if from_ > to:
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}"
@@ -109,6 +124,7 @@ uniform_ = op(
 
 
 def _check_normal(self: Any, std: float) -> None:
+    refuse_overlap("normal_", self)
     if self.numel():
         require_floating("normal_", self)
     if std < 0:
@@ -142,6 +158,7 @@ normal_ = op(
 
 def _check_exponential(self: Any, lambd: float) -> None:
     require_floating("exponential_", self)
+    refuse_overlap("exponential_", self)
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
 
@@ -202,6 +219,7 @@ BOUNDS = {
 
 
 def _check_random(self: Any, from_: int, to: int | None) -> None:
+    refuse_overlap("random_", self)
     end = _random_end(self, to)
     if from_ >= end:
         raise RuntimeError(

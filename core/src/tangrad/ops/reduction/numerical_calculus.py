@@ -274,13 +274,14 @@ def _uniform_differences(f: Any, dim: int, step: Any, edge_order: int) -> Any:
 
 
 def _differences_at(f: Any, dim: int, points: Any, edge_order: int) -> Any:
-    """Differentiate the parabola through each three neighbours."""
+    """Differentiate the parabola through each three neighbours, in the wider dtype of the two."""
     length = f.shape[dim]
     if points.ndim != 1 or points.shape[0] != length:
         raise RuntimeError(
             f"gradient: the coordinates along dimension {dim} must be a tensor of shape "
             f"[{length}], got {list(points.shape)}"
         )
+    f = f.to(tangrad.promote_types(f.dtype, points.dtype))  # before differences are rounded
     gaps = (points.narrow(0, 1, length - 1) - points.narrow(0, 0, length - 1)).reshape(
         (-1,) + (1,) * (f.ndim - 1 - dim)
     )

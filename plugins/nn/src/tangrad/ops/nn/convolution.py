@@ -161,12 +161,13 @@ def repeated(name: str, value: Any, count: int) -> Ints:
 
 
 def in_format_of(result: Any, input: Any) -> Any:
-    """Store a result of images or volumes channels last where the input is stored so."""
-    if input.ndim not in (4, 5) or input.is_contiguous():
+    """Store a result of images or volumes channels last where the input's strides say so.
+
+    A single image may be channels last without: the stride of its batch can be any.
+    """
+    if input.ndim not in (4, 5) or input.is_contiguous() or not _ordered_channels_last(input):
         return result
     wanted = tangrad.channels_last if input.ndim == 4 else tangrad.channels_last_3d
-    if not (input.is_contiguous(memory_format=wanted) or _ordered_channels_last(input)):
-        return result
     return result.contiguous(memory_format=wanted)
 
 

@@ -23,9 +23,14 @@ def _check_linear(input: Any, weight: Any, bias: Any) -> None:
         raise RuntimeError(
             f"linear: weight must be a matrix or vector, got shape {list(weight.shape)}"
         )
-    if not input.shape or input.shape[-1] != weight.shape[-1]:
+    if not input.shape:
+        raise RuntimeError(
+            "linear: both arguments need to be at least 1D, got an input without dimensions and "
+            f"weight {list(weight.shape)}; give input.reshape(1)"
+        )
+    if input.shape[-1] != weight.shape[-1]:
         rows = numel_of(input.shape[:-1])
-        last = input.shape[-1] if input.shape else 1
+        last = input.shape[-1]
         out = weight.shape[0] if len(weight.shape) == 2 else 1
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({rows}x{last} and "

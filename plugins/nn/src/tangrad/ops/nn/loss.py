@@ -231,8 +231,8 @@ def _require_probabilities(name: str, x: Any) -> None:
 def _check_same_shape(name: str, input: Any, target: Any) -> None:
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(
-            f"{name}: Target size ({list(target.shape)}) must be the same as input size "
-            f"({list(input.shape)})"
+            f"{name}: Using a target size ({list(target.shape)}) other than the input's: Target "
+            f"size ({list(target.shape)}) must be the same as input size ({list(input.shape)})"
         )
 
 

@@ -140,11 +140,19 @@ def _check_col2im(
             f"kernel_size, but got input.size(1)={shape[-2]} and kernel_size={list(kernel_size)}"
         )
     out = _positions(output_size, kernel_size, dilation, padding, stride)
-    if any(n < 1 for n in (*out, *output_size)) or shape[-1] != numel_of(out):
+    given = (
+        f"fold: Given output_size={list(output_size)}, kernel_size={list(kernel_size)}, "
+        f"dilation={list(dilation)}, padding={list(padding)}, stride={list(stride)}, "
+    )
+    if any(n < 1 for n in (*out, *output_size)):
         raise RuntimeError(
-            f"fold: Given output_size={list(output_size)}, kernel_size={list(kernel_size)}, "
-            f"dilation={list(dilation)}, padding={list(padding)}, stride={list(stride)}, expected "
-            "size of input's dimension 2 to match the calculated number of sliding blocks "
+            f"{given}calculated shape of the array of sliding blocks as {list(out)}, where the "
+            "match needs at least one block along each dimension"
+        )
+    if shape[-1] != numel_of(out):
+        raise RuntimeError(
+            f"{given}expected size of input's dimension 2 to match the calculated number of "
+            "sliding blocks "
             f"{' * '.join(map(str, out))} = {numel_of(out)}, but got input.size(2)={shape[-1]}"
         )
 
