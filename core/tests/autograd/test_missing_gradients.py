@@ -126,3 +126,20 @@ def test_errors_of_the_step_pass_and_nothing_stays_behind(w):
     assert w.grad.tolist() == [2, 2, 2]
     with pytest.raises(TypeError, match="why_no_grad: expected a Tensor, but got int"):
         why_no_grad(3)
+
+
+def test_a_tensor_that_backward_passed_without_a_gradient_is_told_of():
+    class Nothing(tangrad.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return None
+
+    x = tangrad.ones(2, requires_grad=True)
+    with tangrad.why_no_grad(x) as why:
+        Nothing.apply(x * 2).sum().backward()
+    assert x.grad is None
+    assert str(why)

@@ -153,6 +153,8 @@ class _Trail:
             self._handles.append(t.register_hook(partial(self._came, id(t))))
 
     def _came(self, key: int, g: Any) -> None:
+        if g is None:  # passed by without a gradient
+            return
         with silent():
             self.zero[key] = self.zero.get(key, True) and not bool((g != 0).any())
 
