@@ -49,8 +49,9 @@ def test_a_dual_that_was_written_is_returned_itself(apart, requires_grad):
         assert tangent.tolist() == found.primal.tolist() == [2, 2]
 
 
-def test_the_tangent_of_what_was_written_must_be_written():
-    doubled = function(False, doubled_in_place, lambda ctx, t: t * 2)
+@pytest.mark.parametrize("jvp", [lambda ctx, t: t * 2, lambda ctx, t: t], ids=["new", "same"])
+def test_the_tangent_of_what_was_written_must_be_written(jvp):
+    doubled = function(False, doubled_in_place, jvp)
     with (
         forward_ad.dual_level(),
         pytest.raises(RuntimeError, match="jvp function must modify the corresponding gradient"),
@@ -136,7 +137,9 @@ def test_a_dual_result_goes_backward():
     ],
 )
 def test_a_vmap_rule_returns_results_and_their_dimensions(returned, told):
-    made = function(True, lambda ctx, x: x * 2, vmap=staticmethod(lambda info, dims, x: returned(x)))
+    made = function(
+        True, lambda ctx, x: x * 2, vmap=staticmethod(lambda info, dims, x: returned(x))
+    )
     with pytest.raises(RuntimeError, match=told):
         vmap(made.apply)(tangrad.ones(3))
 

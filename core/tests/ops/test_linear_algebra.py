@@ -263,3 +263,16 @@ def test_products_of_the_reference_do_not_depend_on_strides(m, k, n):
     assert (nn.functional.linear(a, by_columns[1].t()) == expected).all()
     one = a[:, :1]
     assert (one.expand(m, k).mm(b) == one.repeat(1, k).mm(b)).all()
+
+
+def test_lobpcg_sees_both_triangles():
+    a = [[4.0, 1.0, 0.5], [0.75, 3.0, 0.25], [0.25, 0.5, 2.0]]  # almost symmetric
+
+    def program(t):
+        A = t.tensor(a, dtype=t.float64)
+        start = t.eye(3, 1, dtype=t.float64)
+        return t.lobpcg(A, k=1, X=start)[0].item(), t.linalg.eigvalsh((A + A.mT) / 2)[-1].item()
+
+    found, exact = program(tangrad)
+    assert found == pytest.approx(exact, rel=1e-12)
+    assert program(torch)[0] == pytest.approx(exact, rel=1e-2)

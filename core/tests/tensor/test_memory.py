@@ -298,3 +298,20 @@ def test_an_untyped_storage_copies_a_buffer(options):
 def test_an_untyped_storage_asks_for_the_dtype_of_a_buffer():
     with pytest.raises(RuntimeError, match="'dtype' cannot be None"):
         tangrad.UntypedStorage.from_buffer(b"ab")
+
+
+def test_a_view_of_a_tensor_of_inference_records_nothing():
+    def program(t):
+        with t.inference_mode():
+            x = t.ones(1, 2, requires_grad=True)
+        view = x.view(-1)
+        return view.requires_grad, view.is_leaf, view.is_inference(), view._is_view()
+
+    assert_same(program)
+
+
+def test_a_tensor_of_inference_takes_no_result_outside():
+    with tangrad.inference_mode():
+        out = tangrad.ones(2)
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside"):
+        tangrad.mul(tangrad.ones(2), 2, out=out)

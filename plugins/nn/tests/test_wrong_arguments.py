@@ -84,6 +84,6 @@ def test_fragments_that_programs_look_for_are_in_the_messages():
         F.linear(tangrad.tensor(1.0), tangrad.ones(1, 1))
     with pytest.raises(RuntimeError, match="calculated shape of the array of sliding blocks as"):
         F.fold(tangrad.ones(1, 12, 12), (4, 5), (2, 2), dilation=8)
+    leaf = tangrad.ones(2, 2, requires_grad=True)
     with pytest.raises(RuntimeError, match="we interpret the first dimension"):
-        leaf = tangrad.ones(2, 2, requires_grad=True)
         tangrad.autograd.grad(leaf * 1, leaf, tangrad.ones(2, 2), is_grads_batched=True)

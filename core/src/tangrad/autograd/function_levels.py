@@ -13,7 +13,7 @@ from tangrad.autograd.function_call import (
     has_setup_context,
     run_forward,
 )
-from tangrad.autograd.function_tangents import Moved, has_tangent
+from tangrad.autograd.function_tangents import Moved, has_tangent, versions_of
 from tangrad.dispatch.batching import BatchLevel
 from tangrad.dispatch.levels import GradLevel, JvpLevel, Level, map_tensors
 from tangrad.dispatch.stack import current, entered, flat_tensors
@@ -93,7 +93,7 @@ def _apply_jvp(cls: Any, level: JvpLevel, args: tuple[Any, ...]) -> Any:
         else:
             result, ctx = _with_context(cls, inner)
         if not any(isinstance(t, _C.Tensor) for t in tangents):
-            call = Moved(cls, level, args, inner, tangents, ())
+            call = Moved(cls, level, args, inner, tangents, (), [])
             return map_tensors(call.unmoved, result)
         if has_setup_context(cls):
             cls.setup_context(ctx, inner, result)
@@ -102,12 +102,12 @@ def _apply_jvp(cls: Any, level: JvpLevel, args: tuple[Any, ...]) -> Any:
                 _C.lookup_op("zeros_like")(x) if t is None and has_tangent(x) else t
                 for t, x in zip(tangents, inner, strict=True)
             ]
-        ctx._in_jvp = True
+        ctx._in_jvp, versions = True, versions_of(tangents)
         moved = cls.jvp(ctx, *tangents)
         ctx._in_jvp = False
         several = isinstance(result, (tuple, list))
         fixed = ctx._fixed or fixed_among(ctx, result if several else [result])
-        call = Moved(cls, level, args, inner, tangents, fixed)
+        call = Moved(cls, level, args, inner, tangents, fixed, versions)
         if not several:
             return call.moved(0, result, moved[0] if isinstance(moved, (tuple, list)) else moved)
         found = call.all_moved(result, moved)

@@ -13,6 +13,13 @@ def has_tangent(x: Any) -> bool:
     return isinstance(x, _C.Tensor) and (x.dtype.is_floating_point or x.dtype.is_complex)
 
 
+def versions_of(tangents: list[Any]) -> list[Any]:
+    """Return how often each tensor was written; None of what does not count it."""
+    return [
+        t._version if isinstance(t, _C.Tensor) and not t.is_inference() else None for t in tangents
+    ]
+
+
 class Moved:
     """Makes the results of a call tensors of a level.
 
@@ -22,6 +29,7 @@ class Moved:
         args, inner: the arguments, and what they stand for below the level.
         tangents: of the arguments, as jvp was given them.
         fixed: numbers of the results that have no derivative.
+        versions: of the tangents, before jvp was called.
     """
 
     def __init__(
@@ -32,9 +40,10 @@ class Moved:
         inner: tuple[Any, ...],
         tangents: list[Any],
         fixed: tuple[int, ...],
+        versions: list[Any],
     ) -> None:
         self.cls, self.level, self.args, self.inner = cls, level, args, inner
-        self.tangents, self.fixed = tangents, fixed
+        self.tangents, self.fixed, self.versions = tangents, fixed, versions
 
     def unmoved(self, result: Any) -> Any:
         """Return a result of arguments without tangents: an argument, where that was written."""
@@ -71,7 +80,7 @@ class Moved:
         place = self._written(result)
         if place is None:
             self._check_view(result, tangent)
-        elif tangent is not self.tangents[place]:
+        elif tangent is not self.tangents[place] or self._unwritten(place):
             raise RuntimeError(
                 "An inplace custom Function is not modifying the forward mode gradients inplace: "
                 "where forward marks an input as dirty, its jvp function must modify the "
@@ -93,6 +102,10 @@ class Moved:
                 return i
         return None
 
+    def _unwritten(self, place: int) -> bool:
+        before, after = self.versions[place], versions_of([self.tangents[place]])[0]
+        return before is not None and before == after
+
     def _check_view(self, result: Any, tangent: Any) -> None:
         """Refuse a tangent that is no view where its result is one: writes would part them."""
         base = result._base
@@ -102,12 +115,13 @@ class Moved:
             "A custom Function's forward is returning a view (or an input as-is) but its jvp is "
             "not returning a view"
         )
-        for x, t in zip(self.inner, self.tangents, strict=True):
+        for given, x, t in zip(self.args, self.inner, self.tangents, strict=True):
             if not isinstance(t, _C.Tensor) or (base is not x and base is not x._base):
                 continue
             if tangent._base is None:
                 raise RuntimeError(f"{said} ({self.cls.__name__})")
             if tangent._base is not (t if t._base is None else t._base):
-                which = "the given tangent" if t._base is None else "the same base as the tangent"
+                seen = self.level.owns(given) and _C.level_of(given).parent is not None
+                which = "the same base as the tangent" if seen else "the given tangent"
                 raise RuntimeError(f"{said} of {which} ({self.cls.__name__})")
             return

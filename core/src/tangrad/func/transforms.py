@@ -372,9 +372,7 @@ def pushed_forward(
         inner = [*args]
         for place in range(len(args)):
             inner[place] = (
-                moving[argnums.index(place)]
-                if place in argnums
-                else _wrap_all(level, inner[place])
+                moving[argnums.index(place)] if place in argnums else _wrap_all(level, inner[place])
             )
         result = func(*inner, **_wrap_all(level, kwargs))
         aux: Any = None

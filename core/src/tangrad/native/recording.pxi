@@ -219,6 +219,7 @@ cdef list checked_outs(Op op, object out, Py_ssize_t count, bint needs):
         if tg_tls.grad_enabled and (needs or requires_grad(<Tensor>o)):
             raise RuntimeError(f"{op.title}(): functions with out=... arguments don't support automatic "
                                "differentiation, but one of the arguments requires grad.")
+        check_inference(<Tensor>o, op.name)
     return outs
 
 

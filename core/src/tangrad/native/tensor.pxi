@@ -260,7 +260,7 @@ cdef class Tensor:
         return None if self.hooks_ is None else (<dict>self.hooks_).get("grad")
 
     @_backward_hooks.setter
-    def _backward_hooks(self, dict value):
+    def _backward_hooks(self, value):
         hooks_of(self)["grad"] = {} if value is None else value
 
     @_backward_hooks.deleter

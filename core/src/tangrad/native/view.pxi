@@ -24,7 +24,7 @@ cdef object call_view(Op op, PyObject** flat, uint64_t needs, bint inplace):
     cdef Tensor src = <Tensor>flat[0], t
     cdef Node node = None
     cdef list views
-    if needs:
+    if needs and not src.flags & INFERENCE:  # whose views are such tensors again
         node = record_inputs(op, flat, needs)
     if op.native_view >= VIEW_SPLIT:
         views = native_views(op, flat, src)

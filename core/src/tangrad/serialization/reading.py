@@ -11,7 +11,13 @@ from typing import Any
 from tangrad import _C
 from tangrad.serialization.archive import LEGACY_MAGIC, LEGACY_PROTOCOL, ArchiveReader
 from tangrad.serialization.errors import SerializationError, shown
-from tangrad.serialization.globals import Globals, StorageType, TensorBuilder, as_text, storage_fields
+from tangrad.serialization.globals import (
+    Globals,
+    StorageType,
+    TensorBuilder,
+    as_text,
+    storage_fields,
+)
 from tangrad.serialization.machine import SafeUnpickler
 from tangrad.serialization.options import skips_data, untold_byteorder
 from tangrad.serialization.placement import bytes_tensor, host_view

@@ -36,8 +36,8 @@ def counting_once() -> Iterator[None]:
 def _poisoned(grad_outputs: Any) -> None:
     raise RuntimeError(
         "Trying to execute AccumulateGrad node that was poisoned by swap_tensors: its leaf was "
-        "swapped after the graph was recorded. Convert a module (cpu(), half(), load_state_dict, ...) "
-        "before running forward, or after both forward and backward."
+        "swapped after the graph was recorded. Convert a module (cpu(), half(), load_state_dict, "
+        "...) before running forward, or after both forward and backward."
     )
 
 

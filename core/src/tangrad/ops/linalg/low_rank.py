@@ -161,6 +161,7 @@ def lobpcg(
     if k is None:
         k = 1 if X is None else X.shape[-1]
     _check_lobpcg(A, B, X, k)
+    A = (A + A.mH) / 2  # as products x^H A x see it, where eigh reads one triangle
     if B is None:
         values, vectors = ops.linalg_eigh(A)
     else:

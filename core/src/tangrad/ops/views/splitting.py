@@ -75,10 +75,8 @@ def dsplit(self: Any, indices_or_sections: Any) -> Any:
 
 
 def _forgetting(pieces: Any) -> Any:
-    """Give pieces that share memory with their source but are no views of it, nor count its writes."""
-    return tuple(
-        _C.with_own_version(_unsafe_view(piece, tuple(piece.shape))) for piece in pieces
-    )
+    """Give pieces that share memory with their source but neither its history nor its version."""
+    return tuple(_C.with_own_version(_unsafe_view(piece, tuple(piece.shape))) for piece in pieces)
 
 
 @composite(
