@@ -2,7 +2,7 @@
 
     python tools/torchvision_tests.py --source FOLDER --oracle PYTHON
     python tools/torchvision_tests.py --source FOLDER --file test_ops.py --count 0 --only nms
-    python tools/torchvision_tests.py --source FOLDER --report --table
+    python tools/torchvision_tests.py --source FOLDER --report
 
 FOLDER holds torchvision's folder `test` of some version, fetched and never committed. Both sides
 run the installed torchvision: this Python has one beside tangrad, `--oracle` names a Python that
@@ -59,7 +59,6 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--keep", action="store_true", help="go on with our last run's verdicts")
     parser.add_argument("--report", action="store_true", help="run nothing")
-    parser.add_argument("--table", action="store_true", help="print the table of docs/libraries.md")
     parser.add_argument("--show", type=int, default=200, help="failures to print")
     return parser.parse_args()
 
