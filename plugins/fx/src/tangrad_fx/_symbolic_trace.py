@@ -203,13 +203,13 @@ class Tracer(TracerBase):
             for name, value in named:
                 if attr_val is value:
                     if name not in parameter_proxy_cache:
-                        factory = partial(self._parameter_proxy, name, attr_val)
+                        more: dict[str, Any] = {}
+                        if self.param_shapes_constant:  # tracers of others may not know of it
+                            more["proxy_factory_fn"] = partial(
+                                self._parameter_proxy, name, attr_val
+                            )
                         parameter_proxy_cache[name] = self.create_proxy(
-                            "get_attr",
-                            name,
-                            (),
-                            {},
-                            proxy_factory_fn=factory if self.param_shapes_constant else None,
+                            "get_attr", name, (), {}, **more
                         )
                     return parameter_proxy_cache[name]
             return None
