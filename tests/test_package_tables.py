@@ -150,7 +150,7 @@ def test_the_core_knows_by_itself_what_the_packages_of_tangrad_show(name: str) -
     """Where one is not installed, the core says which: `tangrad.dropout` needs torch_surface."""
     text = (ROOT / "plugins" / name / "pyproject.toml").read_text("utf-8")
     groups = tomllib.loads(text)["project"]["entry-points"]
-    shown = set(groups["tangrad.names"])
+    shown = set(groups["tangrad.names"]) | set(groups.get("tangrad.namespaces", {}))
     for index in groups.get("tangrad.ops", {}).values():
         module = importlib.import_module(index.partition(":")[0])
         shown |= {op for op in module.INDEX if is_function(op)}
