@@ -1,6 +1,6 @@
 """Functions that the machine runs, for either framework."""
 
-# ruff: noqa: UP006, UP035, UP045
+# ruff: noqa: RUF051, UP006, UP035, UP045
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import scripted_side as torch

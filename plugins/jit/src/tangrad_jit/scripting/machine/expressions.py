@@ -399,10 +399,8 @@ class Expressions(Assembler):
         self.drop(*given)
 
     def machine_of(self, unit: Any) -> Any:
-        """Return the program of the machine for a function, or None."""
-        from tangrad_jit.scripting.machine.lower import machine_program
-
-        return machine_program(unit)
+        """Return the program of the machine for a function, or None; `lower` makes them."""
+        raise NotImplementedError
 
     # --- conditions
 

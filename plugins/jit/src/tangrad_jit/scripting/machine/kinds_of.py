@@ -15,7 +15,12 @@ from tangrad_jit.scripting.types.kinds import (
 
 __all__ = ["Unsupported", "has_containers", "holds_python", "is_plain", "kind_of", "kind_tag"]
 
-_PLAIN = {kinds.INT: "int", kinds.BOOL: "bool", kinds.FLOAT: "float", kinds.NONE: "none"}
+_PLAIN: dict[Type, str] = {
+    kinds.INT: "int",
+    kinds.BOOL: "bool",
+    kinds.FLOAT: "float",
+    kinds.NONE: "none",
+}
 _KEYS = (kinds.INT, kinds.BOOL, kinds.FLOAT, kinds.STR)
 
 

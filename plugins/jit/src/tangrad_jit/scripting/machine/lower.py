@@ -69,6 +69,10 @@ class _Lowering(Expressions):
         self.resolve(functions)
         return self.program(len(unit.parameters), unit.returned)
 
+    def machine_of(self, unit: Any) -> Program | None:
+        """Return the program of the machine for a function, or None."""
+        return machine_program(unit)
+
     def _settle(self, name: str, kind: Type) -> None:
         """Copy a parameter to the register of its variable, where that is another."""
         register, _ = self.variable(name, kind)

@@ -161,10 +161,10 @@ def _compared(node: Apply, name: str, types: list[Type]) -> Compute | None:
 
 
 def _identical(node: Apply, name: str, types: list[Type]) -> Compute | None:
-    for k in (0, 1):
-        if types[k] == kinds.NONE:
-            return lambda low, target, k=k: low.is_none(node.args[1 - k], target, name != "__is__")
-    return None
+    if kinds.NONE not in types:
+        return None
+    other = node.args[1 - types.index(kinds.NONE)]
+    return lambda low, target: low.is_none(other, target, name != "__is__")
 
 
 # --- texts
