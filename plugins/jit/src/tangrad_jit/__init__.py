@@ -28,6 +28,7 @@ _WHERE: dict[str, str] = {
     "_awaitable": "tangrad_jit.tracing.futures",
     "_awaitable_nowait": "tangrad_jit.tracing.futures",
     "_awaitable_wait": "tangrad_jit.tracing.futures",
+    "_drop": "tangrad_jit.tracing.annotations",
     "_fork": "tangrad_jit.tracing.futures",
     "_overload": "tangrad_jit.tracing.annotations",
     "_overload_method": "tangrad_jit.tracing.annotations",

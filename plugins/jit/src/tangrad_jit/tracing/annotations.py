@@ -71,6 +71,11 @@ def unused(fn: Any) -> Any:
     return _modified(fn, "unused")
 
 
+def _drop(fn: Any) -> Any:
+    """Leave a function out of scripts, as `unused` does."""
+    return unused(fn)
+
+
 #: Module and qualified name of a function -> its overloads, in order.
 OVERLOADS: dict[tuple[str, str], list[Any]] = {}
 

@@ -376,7 +376,10 @@ class Expressions(Operators):
             if isinstance(part.type, TupleType):
                 part = to_type(part, whole) or part
             allowed = (kinds.INT, kinds.NONE, kinds.TENSOR, kinds.BOOL, whole, kinds.ANY)
-            if part.type not in allowed and part.type != optional_of(kinds.TENSOR):
+            element = part.type
+            while isinstance(element, ListType) and isinstance(element.element, ListType):
+                element = element.element
+            if element not in allowed and part.type != optional_of(kinds.TENSOR):
                 raise ScriptError(
                     "Unsupported operation: indexing tensor with unsupported index type "
                     f"'{part.type}'. Only ints, slices, lists and tensors are supported",

@@ -59,7 +59,7 @@ class Unit:
     Attributes:
         program: the Python code that runs it, once it is made.
         machine: the program of the machine, or why there is none, once it is known.
-        gains: whether the machine is faster than Python code.
+        gains: whether the machine is faster than Python code, once it is known.
         first: what the first parameter means that is no value, or None: of a class method.
     """
 
@@ -84,7 +84,7 @@ class Unit:
         self._plain, self._evaluated = plain, annotations or {}
         self.program: Any = None
         self.machine: Any = None
-        self.gains = False
+        self.gains: bool | None = None
         self.parameters = self._parameters_of(defaults)
         self.declared = self._declared_result()
         self.python_function: Any = None

@@ -167,6 +167,11 @@ class Assembler:
             is_pure = is_pure and (register is None or not holds_python(self._kind_at(register)))
         self._steps.append(_Step(op, a or 0, b or 0, c or 0, d, e, self.place, is_pure))
 
+    def emit_on(self, op: str, registers: list[int | None], d: Any = 0, e: int = 0) -> None:
+        """Write an instruction on a list of at most three registers."""
+        a, b, c = [*registers, None, None, None][:3]
+        self.emit(op, a, b, c, d, e)
+
     def emit_many(self, op: str, target: int, given: list[int], kind: int = 0) -> None:
         """Write an instruction on any number of registers."""
         count = len(given) // 2 if op == "DICT_NEW" else len(given)

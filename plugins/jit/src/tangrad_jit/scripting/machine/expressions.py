@@ -41,9 +41,7 @@ _JUMPS = {
 
 
 class Expressions(Assembler):
-    """Write expressions; `loops` says whether the function has a loop."""
-
-    loops = False
+    """Write expressions."""
 
     def __init__(self, unit: Any) -> None:
         super().__init__(unit)
@@ -271,13 +269,13 @@ class Expressions(Assembler):
         given = [self._given(arg) for arg in args]
         if last is not None:
             d = self._given(last)
-        self.emit(op, target, *given, d=d, e=e)
+        self.emit_on(op, [target, *given], d, e)
         self.drop(*given, *([d] if last is not None else []))
 
     def apply_floats(self, op: str, target: int, *args: tree.Expr, d: int = 0) -> None:
         """Write an instruction on floats; other numbers are converted."""
         given = [self._as_float(arg) for arg in args]
-        self.emit(op, target, *given, d=d)
+        self.emit_on(op, [target, *given], d)
         self.drop(*given)
 
     def _as_float(self, node: tree.Expr) -> int:
@@ -294,7 +292,7 @@ class Expressions(Assembler):
     def change(self, op: str, *args: Any, keeps: int | None = None) -> int:
         """Write an instruction that changes its first register; returns that, if it is kept."""
         given = [self._given(arg) for arg in args]
-        self.emit(op, *given)
+        self.emit_on(op, [*given])
         kept = given[0]
         self.drop(*[register for k, register in enumerate(given) if k != keeps])
         return kept
@@ -384,7 +382,6 @@ class Expressions(Assembler):
 
     def _call(self, unit: Any, args: list[tree.Expr], node: tree.Expr, target: int) -> None:
         called = self.machine_of(unit)
-        self.loops = self.loops or unit.gains
         given = [
             self.as_type(arg, parameter.type)
             for arg, parameter in zip(args, unit.parameters, strict=True)
@@ -476,9 +473,10 @@ class Expressions(Assembler):
         given = list(reversed(first)) if args is not node.args else first
         yes, no, swapped = _JUMPS["F" + key if floats else key]
         if when:
-            self.emit(yes, *given, d=to)
+            self.emit(yes, given[0], given[1], d=to)
         else:
-            self.emit(no, *(reversed(given) if swapped else given), d=to)
+            one, other = reversed(given) if swapped else given
+            self.emit(no, one, other, d=to)
         self.drop(*given)
         return True
 

@@ -22,9 +22,7 @@ def machine_program(unit: Any) -> Program | None:
     """Return the program of the machine for a function, or None; it is made once."""
     if unit.machine is None:
         try:
-            made = _Lowering(unit)
-            unit.machine = made.build()
-            unit.gains = made.loops
+            unit.machine = _Lowering(unit).build()
         except Unsupported as error:
             unit.machine = str(error) or "unsupported"
     return unit.machine if isinstance(unit.machine, Program) else None
@@ -35,8 +33,20 @@ def entry_program(unit: Any) -> Program | None:
 
     Functions without loops, and that call none with loops, gain nothing.
     """
-    program = machine_program(unit)
-    return program if unit.gains else None
+    return machine_program(unit) if _gains(unit) else None
+
+
+def _gains(unit: Any) -> bool:
+    if unit.gains is None:
+        unit.gains = False
+        unit.gains = any(map(_is_loop, tree.every(unit.body)))
+    return bool(unit.gains)
+
+
+def _is_loop(node: Any) -> bool:
+    if isinstance(node, (tree.Call, tree.Invoke)):
+        return node.unit is not None and _gains(node.unit)
+    return isinstance(node, (tree.For, tree.While, tree.Comprehension))
 
 
 class _Lowering(Expressions):
@@ -227,7 +237,6 @@ class _Lowering(Expressions):
         self.emit("JUMP", d=self._loops[-1][0])
 
     def _do_While(self, node: tree.While) -> None:
-        self.loops = True
         first = self.here()
         again, end = Label(), Label()
         self.mark(again)
@@ -241,7 +250,6 @@ class _Lowering(Expressions):
         self.without_lock(first)
 
     def _do_For(self, node: tree.For) -> None:
-        self.loops = True
         cursor = cursor_of(self, node.iteration)
         first = self.here()
 
@@ -272,7 +280,6 @@ class _Lowering(Expressions):
 
     def comprehended(self, node: tree.Comprehension, target: int) -> None:
         """Write a loop that makes a list or a dict."""
-        self.loops = True
         cursor = cursor_of(self, node.iteration)
         made = self.temporary(node.type)
         self.emit_many(

@@ -11,12 +11,10 @@ from tangrad_jit.scripting.tree.nodes import Apply, Const, Expr
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.kinds import DictType, ListType, OptionalType, TupleType, Type
 
-__all__ = ["Compute", "Computed", "step_of"]
+__all__ = ["Compute", "step_of"]
 
 #: (lowering, target) -> None: write the steps whose result is in the target.
-Compute = Callable[[Any, int], None]
-#: What is known of a builtin: how it is computed, and the type of what that gives.
-Computed = tuple[Compute, Type]
+Compute = Callable[[Any, Any], None]
 
 _WHOLE = (kinds.INT, kinds.BOOL)
 _NUMBERS = (kinds.INT, kinds.BOOL, kinds.FLOAT)
