@@ -84,9 +84,9 @@ LONGER = {
     "tests/random_programs.py": "one generator of programs, and the check of what it makes",
 }
 LONGEST_OF_THEM = 800
-LARGEST_CORE = 78_000  # lines of source
+LARGEST_CORE = 78_300  # lines of source
 MODULES_OF_AN_IMPORT = 80
-LARGEST_INSTALL = 4_210_000
+LARGEST_INSTALL = 4_230_000
 HEAVY = {"numpy", "stevedore", "pluggy", "inspect", "dataclasses", "importlib.metadata"}
 
 

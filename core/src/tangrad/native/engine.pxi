@@ -375,7 +375,7 @@ cdef int run_node(Run run, Node node) except -1:
         after_leaf(node, g)
         return 0
     if none_came(grads) and not isinstance(node, FunctionNode):
-        results = [None] * len(node.next_ or ())
+        results = [None] * len(node.next_)
     else:
         results = apply_node(node, grads, run) if not anomaly_mode else apply_watched(node, grads, run)
     if node.hooks is not None and (<dict>node.hooks).get("post"):
@@ -389,12 +389,8 @@ cdef int run_node(Run run, Node node) except -1:
     return 0
 
 
-cdef bint none_came(list grads):
-    """Whether no gradient reached a node: functions of a program and hooks are told, rules are left out."""
-    for g in grads:
-        if g is not None:
-            return False
-    return True
+cdef bint none_came(list grads):  # Functions and hooks hear of it, rules are left out
+    return all([g is None for g in grads])
 
 
 cdef int pass_nothing(Run run, Node node) except -1:
@@ -464,8 +460,7 @@ cdef object call_tensor_hooks(hooks, g):
             if not isinstance(replaced, Tensor):
                 raise TypeError(f"expected a tensor hook to return a Tensor or None, got {_type_name(replaced)}")
             if g is None:
-                raise RuntimeError("can't replace a None gradient with a non-None value: no gradient came, and a "
-                                   "hook returned one")
+                raise RuntimeError("can't replace a None gradient with a non-None value, which a hook returned")
             g = replaced
     return g
 

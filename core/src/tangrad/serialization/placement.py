@@ -38,8 +38,7 @@ def _on_device(storage: Any, location: str) -> Any:
             return bytes_tensor(storage.nbytes(), device).untyped_storage()
         return bytes_of(storage).to(device).untyped_storage()
     except (RuntimeError, LookupError, ImportError, ValueError) as error:
-        kind = location.partition(":")[0]
-        kind = kind.upper() if kind == "cuda" else kind
+        kind = location.partition(":")[0].upper()
         raise SerializationError(
             f"Attempting to deserialize object on a {kind} device ('{location}'), not available "
             f"here: {error}. If you are running on a machine without it, load with "
