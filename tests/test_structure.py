@@ -86,7 +86,7 @@ LONGER = {
 LONGEST_OF_THEM = 800
 LARGEST_CORE = 78_300  # lines of source
 MODULES_OF_AN_IMPORT = 80
-LARGEST_INSTALL = 4_230_000
+LARGEST_INSTALL = 4_250_000
 HEAVY = {"numpy", "stevedore", "pluggy", "inspect", "dataclasses", "importlib.metadata"}
 
 
