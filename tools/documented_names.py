@@ -15,6 +15,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 DEVIATIONS = ROOT / "docs" / "deviations.md"
@@ -93,15 +94,12 @@ def names_in(text: str) -> list[str]:
 
 
 def exists(name: str) -> bool:
-    """Return whether tangrad has a name, other than as a module."""
+    """Return whether PyTorch, which must be installed, has a name."""
     *path, last = name.split(".")
-    value = importlib.import_module("tangrad")
+    value: Any = importlib.import_module("torch")
     for part in path:
         value = getattr(value, part, None)
-        if value is None:
-            return False
-    # A namespace may give names that are not its own, without listing them.
-    return last in dir(value) or (isinstance(value, type) and hasattr(value, last))
+    return value is not None and hasattr(value, last)
 
 
 def libraries() -> list[str]:

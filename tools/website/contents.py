@@ -32,7 +32,6 @@ ELSEWHERE = {
     "README.md": "readme",
     "CONTRIBUTING.md": "contributing",
     "CHANGELOG.md": "changelog",
-    "changelog.d/README.md": "files/changelog.d",
     "backend_cuda/VERIFIED.md": "packages/cuda-verified",
 }
 

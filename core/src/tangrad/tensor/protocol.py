@@ -78,8 +78,7 @@ def class_attribute(name: str) -> Any:
     if found is None and name.startswith("is_") and name[3:] in device_names():
         found = methods.device_flag(name[3:])
     if found is not None:
-        # What notebooks ask for is told of an object as it is, also of a subclass that overrides.
-        if name not in _NOT_OFFERED and not name.startswith("_repr_"):
+        if name not in _NOT_OFFERED and not name.startswith("_repr_"):  # notebooks: as it is
             # `tangrad.dequantize`, the same object, takes a list as well.
             found = offered(found, method=name != "dequantize")
         setattr(_C.Tensor, name, found)
