@@ -234,9 +234,9 @@ told, ready, API = [], True, 1
 
 
 def test_a_plugin_that_calls_hooks_while_it_is_imported_is_called_again(site):
-    site.install("acme-p", {HOOKS: {"p": "acme_p"}}, {"acme_p.py": HALF})
+    site.install("acme-half", {HOOKS: {"p": "acme_half"}}, {"acme_half.py": HALF})
     discovery.rescan()
-    module = importlib.import_module("acme_p")
+    module = importlib.import_module("acme_half")
     assert module.first == []
     call_hook_once("tangrad_register_ops")
     call_hook_once("tangrad_register_ops")

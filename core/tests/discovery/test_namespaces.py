@@ -197,15 +197,16 @@ def every_extra(monkeypatch):
     monkeypatch.setattr(neutral, "is_published", lambda extra: True)
 
 
-def test_a_missing_package_says_what_to_install(site, every_extra):
-    hint = r"run: pip install tangrad\[text\]"
+def test_a_missing_package_says_what_to_install(site, every_extra, monkeypatch):
+    monkeypatch.setitem(neutral.rows(), "acme", {"extra": "acme"})
+    hint = r"run: pip install tangrad\[acme\]"
     with pytest.raises(AttributeError, match=hint):
-        _ = tangrad.text
+        _ = tangrad.acme
     with pytest.raises(ModuleNotFoundError, match=hint):
-        importlib.import_module("tangrad.text")
+        importlib.import_module("tangrad.acme")
     with pytest.raises(ModuleNotFoundError, match=hint):
-        exec("from tangrad import text")
-    assert not hasattr(tangrad, "text")
+        exec("from tangrad import acme")
+    assert not hasattr(tangrad, "acme")
 
 
 @pytest.mark.skipif(find_spec("tangrad_cuda") is not None, reason="the package is installed")
