@@ -168,7 +168,7 @@ def scalar(value: Any, dtype: np.dtype) -> np.generic:
     if dtype.kind not in "ui":
         return dtype.type(value)
     limits = np.iinfo(dtype)
-    number = int(value) if np.isfinite(value) else value
+    number: Any = int(value) if np.isfinite(value) else value  # type: ignore[arg-type]
     # A negative number wraps around to an unsigned one, as in PyTorch.
     if not (limits.min or -limits.max) <= number <= limits.max:
         raise RuntimeError(f"value {value} cannot be converted to {dtype} without overflow")

@@ -51,7 +51,7 @@ def statistics(tensor: Any, limit: int = SAMPLE) -> Statistics:
     values = numbers_of(sampled(tensor, limit)).reshape(-1)
     total = values.size or 1
     finite = values[np.isfinite(values)]
-    found: tuple[float | None, ...] = (None,) * 4
+    found: tuple[Any, Any, Any, Any] = (None, None, None, None)
     counts: list[int] = []
     if finite.size:
         # Scaled: squares of large numbers are no infinities.

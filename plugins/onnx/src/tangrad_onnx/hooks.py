@@ -25,7 +25,7 @@ class OnnxFormat:
         from tangrad_onnx.exporting import export
         from tangrad_onnx.program import ONNXProgram
 
-        program = obj if isinstance(obj, ONNXProgram) else export(obj)
+        program: Any = obj if isinstance(obj, ONNXProgram) else export(obj)
         if hasattr(file, "write"):
             file.write(program.model_proto.SerializeToString())
         else:

@@ -70,7 +70,8 @@ class _Rounded(nn.Module):
     ) -> None:
         super().__init__()
         self.scale, self.zero_point = float(scale), int(zero_point)
-        self.low, self.high = levels or _levels(dtype)
+        ends: Any = levels or _levels(dtype)
+        self.low, self.high = ends
 
     def forward(self, x: Tensor) -> Tensor:
         """Round."""

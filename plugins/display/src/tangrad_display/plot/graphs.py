@@ -67,13 +67,14 @@ def recorded(model: Any, *inputs: Any, **kwargs: Any) -> list[Node]:
         *inputs: what it is called with.
         **kwargs: keyword arguments of the call.
     """
-    with tangrad.no_grad(), _Recorder(model) as recorder:
+    recorder = _Recorder(model)
+    with tangrad.no_grad(), recorder:
         recorder.take_inputs((inputs, kwargs))
         model(*inputs, **kwargs)
     return recorder.nodes
 
 
-class _Recorder(TorchFunctionMode):  # type: ignore[misc]
+class _Recorder(TorchFunctionMode):
     """Make a node of each op that is called outside of innermost modules, and of each of these."""
 
     def __init__(self, model: Any) -> None:

@@ -264,8 +264,8 @@ def _dynamic(outs: Any, args: Any) -> bool:
     recording, (rows, depth), columns = current(), x.shape, outs[0].shape[1]
     weight = _constant(_matrix(known, columns, depth), "weight")
     levels = tangrad.empty((rows, depth), dtype=tangrad.uint8, device=x.device)
-    refs = [recording.ref(outs[0]), recording.ref(x.contiguous()), recording.ref(levels), weight]
-    refs += [*each, Ref(recording.error_cell(), 0, "int64")]
+    refs: list[Any] = [recording.ref(t) for t in (outs[0], x.contiguous(), levels)]
+    refs += [weight, *each, Ref(recording.error_cell(), 0, "int64")]
     most = 127 if reduce_range else 255
     numbers = [rows, depth, columns, most, int(relu)]
     function = Text("quantized_product_dynamic", _DYNAMIC)

@@ -285,7 +285,7 @@ def pad_sequence(
     rest = tuple(first.shape[1:])
     most = steps - min(sequence.shape[0] for sequence in sequences)
     filler = first.new_full((most, *rest), padding_value)
-    parts = []
+    parts: list[Any] = []
     for sequence in sequences:
         missing = steps - sequence.shape[0]
         filled = (sequence, filler[:missing]) if missing else (sequence,)

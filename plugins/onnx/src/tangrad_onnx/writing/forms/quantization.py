@@ -42,9 +42,10 @@ def _rounded(w: Writer, a: Any, out: Any, axis: int | None) -> Any:
     dtype = getattr(tangrad, kind)
     scale = _parameter(w, a.scale, tangrad.float32, axis)
     zero = _parameter(w, a.zero_point, dtype, axis)
-    known = [w.held(name) for name in (a.input.name, scale, zero)]
-    if all(array is not None for array in known):
-        integers = w.tensor_of(_quantized(*known, axis, a), f"{a.input.name}_quantized")
+    values, scales, zeros = (w.held(name) for name in (a.input.name, scale, zero))
+    if values is not None and scales is not None and zeros is not None:
+        found = _quantized(values, scales, zeros, axis, a)
+        integers = w.tensor_of(found, f"{a.input.name}_quantized")
     else:
         integers = w.op("QuantizeLinear", a.input.name, scale, zero, axis=axis)
         least, greatest, _ = _INTEGERS[kind]

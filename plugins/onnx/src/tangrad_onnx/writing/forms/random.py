@@ -26,8 +26,9 @@ def _uniform(w: Writer, a: Any, out: Any) -> Any:
 @form("normal_")
 def _normal(w: Writer, a: Any, out: Any) -> Any:
     wide = out.dtype if out.dtype in (tangrad.float32, tangrad.float64) else tangrad.float32
-    given = {"mean": float(a.mean), "scale": float(a.std), "dtype": type_of(wide)}
-    return w.cast(w.op("RandomNormalLike", a.self.name, **given), wide, out.dtype)
+    mean, scale = float(a.mean), float(a.std)
+    drawn = w.op("RandomNormalLike", a.self.name, mean=mean, scale=scale, dtype=type_of(wide))
+    return w.cast(drawn, wide, out.dtype)
 
 
 @form("exponential_")

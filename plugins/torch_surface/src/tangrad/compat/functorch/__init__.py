@@ -199,7 +199,7 @@ def _stateless(model: nn.Module) -> nn.Module:
     return copy.deepcopy(model).to("meta")
 
 
-__path__: list[str] = []  # packages show modules below it: `functorch.compile`
+__path__: list[str] = []  # type: ignore[no-redef]  # packages show modules below it: `functorch.compile`
 
 
 def __getattr__(name: str) -> Any:
