@@ -40,7 +40,8 @@ cdef list beyond_numbers(Op op, PyObject** flat, operand_set* s, bint meta):
             return [op]
         else:
             from tangrad.tensor.ranges import divided
-            return [None, divided(op.title, <object>flat[0], <object>flat[1], op.definition.name, <object>DTYPES[s.common])]
+            dtype = <object>DTYPES[s.common]
+            return [None, divided(op.title, <object>flat[0], <object>flat[1], op.definition.name, dtype)]
         s.item[i] = <PyObject*>found[1]
     return found
 

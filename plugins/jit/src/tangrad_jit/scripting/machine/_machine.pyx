@@ -10,7 +10,7 @@ import threading
 cimport cython
 
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport int32_t, uint8_t, uint16_t
 from libc.stdlib cimport calloc, free
 
