@@ -123,3 +123,55 @@ def test_what_needs_a_library_names_it(newest, tmp_path):
     said = run([str(program)], tmp_path)["said"]
     for name, text in zip(("tokenizers", "sentencepiece"), said, strict=True):
         assert f"pip install 'tangrad-text[{name}]'" in text
+
+
+GUARDED = """
+import gzip, io, json, os, sys, tarfile, zipfile
+import torch, torchtext
+torchtext.disable_torchtext_deprecation_warning()
+from torchtext import datasets, utils, vocab
+said = {}
+def refused(name, call):
+    try:
+        call()
+    except RuntimeError as error:
+        said[name] = str(error)
+
+def tar(path, *members):
+    with tarfile.open(path, "w:gz") as file:
+        for name in members:
+            member = tarfile.TarInfo(name)
+            member.size = 4
+            file.addfile(member, io.BytesIO(b"a 1\\n"))
+
+tar("leaves.tar.gz", "first.txt", "../outside.txt")
+refused("extraction", lambda: utils.extract_archive("leaves.tar.gz", "to"))
+os.makedirs("vectors")
+tar("vectors/leaves.tar.gz", "first.txt", "../../outside.txt")
+refused("vectors", lambda: vocab.Vectors("v.txt", "vectors", "http://nowhere/leaves.tar.gz"))
+with zipfile.ZipFile("vectors/cut.zip", "w") as file:
+    file.writestr("v.txt", os.urandom(9000))
+content = open("vectors/cut.zip", "rb").read()
+open("vectors/cut.zip", "wb").write(content[:200] + content[300:])
+refused("cut", lambda: vocab.Vectors("v.txt", "vectors", "http://nowhere/cut.zip"))
+os.makedirs("data/datasets/AG_NEWS")
+open("data/datasets/AG_NEWS/test.csv", "w").write('"1","a","b"\\n')
+refused("checksum", lambda: list(datasets.AG_NEWS("data", split="test")))
+places = ("to", "vectors", "data/datasets/AG_NEWS")
+said["left"] = sorted(name for place in places for name in os.listdir(place))
+said["filter"] = "extraction_filter" in vars(tarfile.TarFile)
+print("OUTCOME", json.dumps({"name": "said", "value": said}))
+"""
+
+
+def test_what_torchtext_does_not_check_is_checked(newest, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(GUARDED)
+    said = run([str(program)], tmp_path)["said"]
+    assert "leaves.tar.gz: member '../outside.txt' lies outside" in said["extraction"]
+    assert "vectors v.txt in vectors: " in said["vectors"]
+    assert "outside.txt" in said["vectors"]
+    assert "vectors v.txt in vectors: " in said["cut"]
+    assert "test.csv: the md5 checksum of this file is not" in said["checksum"]
+    assert said["left"] == ["cut.zip", "leaves.tar.gz", "test.csv"]
+    assert not said["filter"]

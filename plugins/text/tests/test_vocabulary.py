@@ -102,3 +102,24 @@ def test_a_wrong_file_is_named_with_its_line(tmp_path):
     file.write_text("a\nb\nc d\n")
     with pytest.raises(RuntimeError, match="tokens.txt, line 3: a line holds one token"):
         extension._load_vocab_from_file(str(file), 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda v: Vocab([1]), "token 0 is 1 .int."),
+        (lambda v: Vocab(["a", None]), "token 1 is None"),
+        (lambda v: Vocab("ab"), "takes a list of tokens"),
+        (lambda v: Vocab(["a"], "x"), "default index is an integer, not 'x'"),
+        (lambda v: v.set_default_index("x"), "default index is an integer, not 'x'"),
+        (lambda v: v.set_default_index(1.0), "default index is an integer, not 1.0"),
+        (lambda v: v.insert_token("c", "0"), "index is an integer, not '0'"),
+        (lambda v: v.insert_token(3, 0), "token 0 is 3"),
+        (lambda v: v.append_token(3), "token 0 is 3"),
+    ],
+)
+def test_another_type_is_refused_and_changes_nothing(vocab, wrong, said):
+    with pytest.raises(TypeError, match=said):
+        wrong(vocab)
+    assert vocab.get_itos() == ["<unk>", "a", "b"]
+    assert vocab.get_default_index() is None

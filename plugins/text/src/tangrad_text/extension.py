@@ -11,7 +11,15 @@ from typing import Any
 
 import tangrad
 from tangrad import Tensor
-from tangrad_text import byte_pairs, patterns, sentence_pieces, vectors, vocabulary, word_pieces
+from tangrad_text import (
+    byte_pairs,
+    guards,
+    patterns,
+    sentence_pieces,
+    vectors,
+    vocabulary,
+    word_pieces,
+)
 
 __all__ = [
     "BERTEncoder",
@@ -69,3 +77,7 @@ def _load_token_and_vectors_from_file(
     tokens, table, twins = vectors.vectors_of_file(file_path, delimiter)
     rest = tangrad.zeros(table.shape[1]) if unk_tensor is None else unk_tensor
     return Vectors(tokens, list(range(len(tokens))), table, rest), twins
+
+
+# torchtext loads this module before the others of its own.
+guards.install()

@@ -24,7 +24,7 @@ class Vectors:
 
     Raises:
         RuntimeError: a token stands there twice, the numbers of tokens and rows differ, or a row
-            lies outside.
+            lies outside; the vector of other tokens has another shape.
     """
 
     def __init__(
@@ -42,6 +42,11 @@ class Vectors:
             if not 0 <= index < len(vectors):
                 raise RuntimeError(f"{token!r} has row {index} of {len(vectors)} vectors")
             self._stoi[token] = index
+        if vectors.ndim != 2 or unk_tensor.shape != vectors.shape[1:]:
+            raise RuntimeError(
+                f"Vectors: vectors of shape {tuple(vectors.shape)} are no table of (rows, width), "
+                f"or the vector of other tokens, {tuple(unk_tensor.shape)}, has another width"
+            )
         self.vectors_, self.unk_tensor_ = vectors, unk_tensor
 
     def get_stoi(self) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -18,11 +19,12 @@ class Vocab:
 
     Raises:
         RuntimeError: a token stands there twice.
+        TypeError: a token is no text, or the default no integer.
     """
 
     def __init__(self, tokens: list[str], default_index: int | None = None) -> None:
-        self.itos_: list[str] = list(tokens)
-        self.default_index_ = default_index
+        self.itos_: list[str] = _texts(tokens)
+        self.set_default_index(default_index)
         self._stoi = {token: number for number, token in enumerate(self.itos_)}
         if len(self._stoi) != len(self.itos_):
             first: dict[str, int] = {}
@@ -46,8 +48,12 @@ class Vocab:
         return found
 
     def set_default_index(self, index: int | None) -> None:
-        """Set the number of tokens that are not there; None: they are refused."""
-        self.default_index_ = index
+        """Set the number of tokens that are not there; None: they are refused.
+
+        Raises:
+            TypeError: it is no integer.
+        """
+        self.default_index_ = None if index is None else _integer("default index", index)
 
     def get_default_index(self) -> int | None:
         """Return the number of tokens that are not there, or None."""
@@ -58,7 +64,9 @@ class Vocab:
 
         Raises:
             RuntimeError: the token is there, or the number lies outside.
+            TypeError: the token is no text, or the number no integer.
         """
+        index = _integer("index", index)
         if not 0 <= index <= len(self.itos_):
             raise self._outside(index)
         self._refuse_twin(token)
@@ -71,6 +79,7 @@ class Vocab:
 
         Raises:
             RuntimeError: it is there.
+            TypeError: it is no text.
         """
         self._refuse_twin(token)
         self._stoi[token] = len(self.itos_)
@@ -131,6 +140,7 @@ class Vocab:
         Vocab.__init__(self, tokens, default[0] if default else None)
 
     def _refuse_twin(self, token: str) -> None:
+        _texts([token])
         if token in self._stoi:
             raise RuntimeError(
                 f"Token {token} already exists in the Vocab with index: {self._stoi[token]}"
@@ -140,6 +150,25 @@ class Vocab:
         return RuntimeError(
             f"Specified index {index}{where} is out of bounds for vocab of size {len(self.itos_)}"
         )
+
+
+def _texts(tokens: Iterable[str]) -> list[str]:
+    if isinstance(tokens, str):
+        raise TypeError(f"Vocab takes a list of tokens, not the text {tokens!r}; give [{tokens!r}]")
+    found = list(tokens)
+    for number, token in enumerate(found):
+        if not isinstance(token, str):
+            raise TypeError(
+                f"Vocab: token {number} is {token!r} ({type(token).__name__}); tokens are texts: "
+                "give str(token)"
+            )
+    return found
+
+
+def _integer(name: str, value: int) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"Vocab: the {name} is an integer, not {value!r} ({type(value).__name__})")
+    return operator.index(value)
 
 
 def _unknown(token: str) -> RuntimeError:

@@ -1,0 +1,113 @@
+"""Checks that torchtext and torchdata leave out, added when their modules are loaded.
+
+Both libraries stay as their authors wrote them. A member of an archive could leave the folder, half
+of a damaged one would stay and be read at the next start, and a local file with another checksum
+would be downloaded anew without a word.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import tarfile
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+from tangrad_text import archives
+
+
+def install() -> None:
+    """Have the checks added to modules that are loaded from now on."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules that need a check, where Python finds them."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in ADDED:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _CheckedLoader(spec.loader, ADDED[fullname])
+        return spec
+
+
+class _CheckedLoader(Loader):
+    """Loads a module by its own loader, then adds its check."""
+
+    def __init__(self, loader: Loader, add: Callable[[ModuleType], None]) -> None:
+        self._loader = loader
+        self._add = add
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        self._add(module)
+
+
+def _check_extraction(module: ModuleType) -> None:
+    vars(module)["extract_archive"] = archives.extract_archive
+
+
+def _check_vectors(module: ModuleType) -> None:
+    cls: Any = vars(module)["Vectors"]
+    whole = cls.cache
+
+    @functools.wraps(whole)
+    def cache(self: Any, name: str, cache: str, *args: Any, **kwargs: Any) -> Any:
+        # Members outside the folder are refused, as Python does itself from 3.14 on.
+        before = tarfile.TarFile.__dict__.get("extraction_filter")
+        tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
+        try:
+            with archives.removed_on_failure(cache):
+                return whole(self, name, cache, *args, **kwargs)
+        except archives.DAMAGED as error:
+            raise RuntimeError(f"vectors {name} in {cache}: {error}") from error
+        finally:
+            if before is None:
+                del tarfile.TarFile.extraction_filter
+            else:
+                tarfile.TarFile.extraction_filter = before
+
+    cls.cache = cache
+
+
+def _check_downloads(module: ModuleType) -> None:
+    cls: Any = vars(module)["OnDiskCacheHolderIterDataPipe"]
+    check_again: Callable[..., bool] = vars(module)["_hash_check"]
+    find = cls._cache_check_fn
+
+    @functools.wraps(find)
+    def cache_check(
+        data: Any, filepath_fn: Any, hash_dict: Any, hash_type: str, *rest: Any, **named: Any
+    ) -> Any:
+        path = data if filepath_fn is None else filepath_fn(data)
+        known = hash_dict is not None and path in hash_dict and os.path.exists(path)
+        if known and not check_again(path, hash_dict, hash_type):
+            raise RuntimeError(
+                f"{path}: the {hash_type} checksum of this file is not {hash_dict[path]}: it is "
+                "damaged, or another one; delete it to have it downloaded"
+            )
+        return find(data, filepath_fn, hash_dict, hash_type, *rest, **named)
+
+    cls._cache_check_fn = staticmethod(cache_check)
+
+
+ADDED: dict[str, Callable[[ModuleType], None]] = {
+    "torchtext.utils": _check_extraction,
+    "torchtext.vocab.vectors": _check_vectors,
+    "torchdata.datapipes.iter.util.cacheholder": _check_downloads,
+}
