@@ -91,7 +91,6 @@ _LAZY = {
         ),
         "devices.streams": "AcceleratorError Event Stream",
         "compilation": "compile",
-        "autograd.missing_gradients": "why_no_grad",
         "random.generator": (
             "Generator default_generator manual_seed seed initial_seed get_rng_state "
             "set_rng_state thread_safe_generator"

@@ -45,7 +45,6 @@ _LAZY = {
     "forward_ad": None,
     "function": None,
     "anomaly_mode": None,
-    "missing_gradients": None,
 }
 
 

@@ -18,10 +18,11 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def program_line() -> str:
-    """Return "file:line" of the innermost frame outside of this package, "" if there is none."""
+    """Return "file:line" of the innermost frame outside of our packages, "" if there is none."""
     frame = sys._getframe(1)
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(_PACKAGE):
+        of_a_package = str(frame.f_globals.get("__name__", "")).startswith("tangrad_")
+        if not of_a_package and not frame.f_code.co_filename.startswith(_PACKAGE):
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return ""

@@ -6,9 +6,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from tangrad import _C
-from tangrad.autograd.observed_calls import is_silent, program_line, silent, tensors_in
-from tangrad.dispatch.intercept import pop_observer, push_observer
+import tangrad
+from tangrad.plugin.observe import (
+    is_silent,
+    pop_observer,
+    program_line,
+    push_observer,
+    silent,
+    tensors_in,
+)
 
 __all__ = ["Reason", "why_no_grad"]
 
@@ -83,7 +89,7 @@ class why_no_grad:
     """
 
     def __init__(self, tensor: Any) -> None:
-        if not isinstance(tensor, _C.Tensor):
+        if not isinstance(tensor, tangrad.Tensor):
             raise TypeError(f"why_no_grad: expected a Tensor, but got {type(tensor).__name__}")
         self.tensor = tensor
         self.reasons = _seen_afterwards(tensor)
@@ -171,7 +177,7 @@ class _Trail:
                 inputs.append(self.on_it[known])
                 lost = "by .data, numpy() or the like"
         self._open.append(
-            _Call(op.name, program_line(), _C.is_grad_enabled(), inputs, [], lost)
+            _Call(op.name, program_line(), tangrad.is_grad_enabled(), inputs, [], lost)
             if inputs
             else None
         )
