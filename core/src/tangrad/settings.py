@@ -94,7 +94,7 @@ def _tell_of_memory() -> None:
     if fills != memory.fills_memory:
         memory.fills_memory = fills
         for name in ("empty", "new_empty"):
-            _C.use_twin(_C.lookup_op(name), not fills)
+            _C.use_c_implementation(_C.lookup_op(name), not fills)
 
 
 def are_deterministic_algorithms_enabled() -> bool:

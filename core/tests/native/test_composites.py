@@ -1,4 +1,4 @@
-"""Composites have C twins of their usual form, which give what the definitions say."""
+"""Composites have C implementations of their usual form, which give what the definitions say."""
 
 from __future__ import annotations
 

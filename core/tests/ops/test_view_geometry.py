@@ -1,4 +1,4 @@
-"""The compiled twins of view geometry agree with the rules in the definitions."""
+"""The C implementations of view geometry agree with the rules in the definitions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def outcome(call: Any) -> Any:
     return tuple(result.shape), tuple(result.stride()), result.storage_offset()
 
 
-def twins(name: str, x: Any, *args: Any) -> tuple[Any, Any]:
+def both(name: str, x: Any, *args: Any) -> tuple[Any, Any]:
     """Give what the compiled view makes of arguments, and what the definition's rule says."""
     op = find(name)
     missing = [p.default for p in op.definition.schema.params[1 + len(args) :]]
@@ -65,21 +65,21 @@ def meaningful(geometry: Any) -> Any:
 @settings(max_examples=60, deadline=None)
 def test_transpose(x: Any, data: Any) -> None:
     dims = st.integers(0, max(0, x.ndim - 1))
-    compiled, rule = twins("transpose", x, data.draw(dims), data.draw(dims))
+    compiled, rule = both("transpose", x, data.draw(dims), data.draw(dims))
     assert compiled == rule
 
 
 @given(strided(), st.data())
 @settings(max_examples=60, deadline=None)
 def test_permute(x: Any, data: Any) -> None:
-    compiled, rule = twins("permute", x, tuple(data.draw(st.permutations(range(x.ndim)))))
+    compiled, rule = both("permute", x, tuple(data.draw(st.permutations(range(x.ndim)))))
     assert compiled == rule
 
 
 @given(strided())
 @settings(max_examples=40, deadline=None)
 def test_t(x: Any) -> None:
-    compiled, rule = twins("t", x)
+    compiled, rule = both("t", x)
     assert compiled == rule
 
 
@@ -87,7 +87,7 @@ def test_t(x: Any) -> None:
 @settings(max_examples=60, deadline=None)
 def test_select(x: Any, data: Any) -> None:
     dim, index = data.draw(st.integers(0, max(0, x.ndim - 1))), data.draw(st.integers(-6, 6))
-    compiled, rule = twins("select", x, dim, index)
+    compiled, rule = both("select", x, dim, index)
     assert compiled == rule
 
 
@@ -96,14 +96,14 @@ def test_select(x: Any, data: Any) -> None:
 def test_slice(x: Any, data: Any) -> None:
     bound = st.none() | st.integers(-6, 6)
     args = data.draw(st.integers(0, max(0, x.ndim - 1))), data.draw(bound), data.draw(bound)
-    compiled, rule = twins("slice", x, *args, data.draw(st.integers(-1, 3)))
+    compiled, rule = both("slice", x, *args, data.draw(st.integers(-1, 3)))
     assert compiled == rule
 
 
 @given(strided(), st.data())
 @settings(max_examples=60, deadline=None)
 def test_unsqueeze(x: Any, data: Any) -> None:
-    compiled, rule = twins("unsqueeze", x, data.draw(st.integers(0, x.ndim)))
+    compiled, rule = both("unsqueeze", x, data.draw(st.integers(0, x.ndim)))
     assert compiled == rule
 
 
@@ -112,7 +112,7 @@ def test_unsqueeze(x: Any, data: Any) -> None:
 def test_expand(x: Any, data: Any) -> None:
     size = [data.draw(st.sampled_from([-1, n, 3])) for n in x.shape]
     lead = data.draw(st.lists(st.integers(-1, 2), max_size=2))
-    compiled, rule = twins("expand", x, (*lead, *size))
+    compiled, rule = both("expand", x, (*lead, *size))
     assert meaningful(compiled) == meaningful(rule)
 
 
@@ -128,11 +128,11 @@ def test_view(x: Any, data: Any) -> None:
             size.append(factor)
     if size and data.draw(st.booleans()):
         size[data.draw(st.integers(0, len(size) - 1))] = -1
-    compiled, rule = twins("view_size", x, tuple(size))
+    compiled, rule = both("view_size", x, tuple(size))
     assert meaningful(compiled) == meaningful(rule)
 
 
 @pytest.mark.parametrize("size", [(-1, -1), (-2, 3), (4,), (5, -1), (0, -1)])
 def test_view_refuses_what_the_rule_refuses(size: tuple[int, ...]) -> None:
-    compiled, rule = twins("view_size", tangrad.zeros(2, 3), size)
+    compiled, rule = both("view_size", tangrad.zeros(2, 3), size)
     assert compiled is rule is RuntimeError

@@ -16,7 +16,7 @@ from tangrad import nn
 from tangrad_jit.graph.ir import Value
 from tangrad_jit.graph.types import TensorType
 from tangrad_jit.passes import branches
-from tangrad_jit.passes.branches import Costs, Step, find_stretches
+from tangrad_jit.passes.branches import Costs, Step, find_parallel_regions
 from tangrad_jit.run import placement
 
 needs_kernels = pytest.importorskip("tangrad_cpu", reason="branches are of compiled kernels")
@@ -41,8 +41,8 @@ def compiled(function):
     return tangrad.compile(function, fullgraph=True, options={"measure": False})
 
 
-def stretches_of(fast):
-    return [s for e in fast.compiled.executables for plan in e.plans for s in plan.stretches]
+def parallel_regions_of(fast):
+    return [s for e in fast.compiled.executables for plan in e.plans for s in plan.regions]
 
 
 class Towers(nn.Module):
@@ -128,7 +128,7 @@ def test_a_step_in_branches_is_eager_s_to_the_bit(name, threads, always):
     wanted, _ = trained(make, shape, compile=False)
     found, fast = trained(make, shape, compile=True)
     assert all(tangrad.equal(a, b) for a, b in zip(wanted, found, strict=True))
-    assert any(len(s.branches) > 1 for s in stretches_of(fast))
+    assert any(len(s.branches) > 1 for s in parallel_regions_of(fast))
     assert "branches" in fast.compiled.executables[0].plans[0].steps
 
 
@@ -146,7 +146,7 @@ def test_of_errors_in_branches_the_first_of_the_program_is_raised(wrong, threads
     fast = compiled(f)
     for _ in range(3):
         assert tangrad.equal(fast(good), f(good))
-    assert [len(s.branches) for s in stretches_of(fast)] == [3]
+    assert [len(s.branches) for s in parallel_regions_of(fast)] == [3]
     bad = good.clone()
     for row in wrong:
         bad[row, 1] = 77 + row
@@ -170,7 +170,7 @@ def test_a_branch_whose_kernel_declines_is_gone_on_with_in_turn(threads, always)
     fast = compiled(f)
     fast(x, y)
     (plan,) = fast.compiled.executables[0].plans
-    assert [len(s.branches) for s in plan.stretches] == [2]
+    assert [len(s.branches) for s in plan.regions] == [2]
     assert [apart for _, apart, *_ in plan.program.branches] == [True]
     for _ in range(2):
         assert tangrad.equal(fast(x, y), f(x, y))
@@ -179,7 +179,7 @@ def test_a_branch_whose_kernel_declines_is_gone_on_with_in_turn(threads, always)
 
 def test_draws_of_random_numbers_are_made_before_the_branches_that_use_them(always):
     _, fast = trained(Dropping, (5, 6), compile=True)
-    first = stretches_of(fast)[0]
+    first = parallel_regions_of(fast)[0]
     graph = fast.compiled.executables[0].plans[0].graph
     nodes = graph.nodes[first.first : first.last + 1]
     assert len(first.branches) >= 2
@@ -249,7 +249,7 @@ def test_branches_of_little_work_run_in_turn():
     fast = compiled(lambda x: model(x))
     for _ in range(3):
         assert tangrad.equal(fast(x), model(x))
-    assert not stretches_of(fast)
+    assert not parallel_regions_of(fast)
 
 
 def wide():
@@ -267,7 +267,7 @@ def test_branches_do_not_make_a_large_arena_larger(threads, monkeypatch):
             assert tangrad.equal(fast(x), a(x) + b(x))
         plans += fast.compiled.executables[0].plans
     large, small = plans
-    assert [len(s.branches) for s in large.stretches] == [2]
+    assert [len(s.branches) for s in large.regions] == [2]
     assert large.arena_bytes >= 2 * 40 * 512 * 4
     assert small.arena_bytes < 2 * 40 * 512 * 4
 
@@ -294,11 +294,11 @@ def test_branches_that_are_no_faster_give_their_memory_back(threads):
         fast(x)
         (plan,) = fast.compiled.executables[0].plans
         before = plan.arena_bytes
-        assert len(plan.stretches) == 1
+        assert len(plan.regions) == 1
         plan.program = Timed(plan.program, faster)
         for _ in range(2):
             assert tangrad.equal(fast(x), wanted)
-        assert len(plan.stretches) == faster
+        assert len(plan.regions) == faster
         assert (plan.arena_bytes < before) == (not faster)
         assert fast.compiled.executables[0].arena.nbytes == plan.arena_bytes
 
@@ -395,19 +395,19 @@ def test_branches_touch_nothing_that_others_write(steps, threads, everything):
     by_place = {step.place: step for step in steps}
     before, branches.costs = branches.costs, Costs(always=everything)
     try:
-        found = find_stretches(steps, threads)
+        found = find_parallel_regions(steps, threads)
     finally:
         branches.costs = before
     ends = [-1, *(s.last for s in found)]
-    for stretch, end in zip(found, ends, strict=False):
-        assert end < stretch.first <= stretch.last
-        within = [s for s in steps if stretch.first <= s.place <= stretch.last]
+    for region, end in zip(found, ends, strict=False):
+        assert end < region.first <= region.last
+        within = [s for s in steps if region.first <= s.place <= region.last]
         assert all(step.joins for step in within)
-        assert sorted(p for b in stretch.branches for p in b) == [s.place for s in within]
-        assert len(stretch.branches) > 1
-        for one in stretch.branches:
+        assert sorted(p for b in region.branches for p in b) == [s.place for s in within]
+        assert len(region.branches) > 1
+        for one in region.branches:
             assert list(one) == sorted(one)
-            for other in stretch.branches:
+            for other in region.branches:
                 if one is not other:
                     wrote = {r for p in one for r in by_place[p].writes}
                     used = {r for p in other for r in by_place[p].reads | by_place[p].writes}

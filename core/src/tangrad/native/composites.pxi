@@ -163,7 +163,7 @@ cdef object empty_of_size(Op op, PyObject** flat):
 
 
 cdef object sized(Op op, PyObject** flat, PyObject* dt, PyObject* place):
-    """The same for the parameters that the twins of all factories of a size begin with.
+    """The same for the parameters that the C implementations of all factories of a size begin with.
 
     A dtype and a device stand for those that are not asked for; NULL: the default ones.
     """

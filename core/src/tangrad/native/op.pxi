@@ -141,20 +141,20 @@ cdef class Op:
     cdef readonly bint takes_out
     cdef object geometry                 # view ops: the Python rule
     cdef bint forgets_base               # view ops: the result is no view of its input
-    cdef int native_view                 # view ops: number of the C twin of the geometry, or 0
+    cdef int native_view                 # view ops: number of the C implementation of the geometry, or 0
     cdef int dim_param                   # reductions: place of the parameter `dim`, or -1; and so on
     cdef int keepdim_param
     cdef int dtype_param
     cdef int pin_param
     cdef int shortcut                    # number of what stands in for the usual form of a call, or 0
-    cdef readonly object twin            # name of what C computes in the place of the definition, or None
-    cdef signed char at[MAX_PARAMS]      # places of the parameters that the twin reads
+    cdef readonly object c_implementation            # name of what C computes in the place of the definition, or None
+    cdef signed char at[MAX_PARAMS]      # places of the parameters that the C implementation reads
     cdef bint checks_kinds               # the check is about kinds of numbers only
     cdef bint loops                      # not pointwise, but its kernels are loops all the same
     cdef int old_form                    # may be called in another form than its schema has
     cdef bint plannable                  # kernel ops: rules say all of the results
     cdef tg_plan* plans                  # kernel ops: what the rules said of calls, or NULL
-    cdef int plain                       # kernel ops: number of the C twin of the shape rule, or 0
+    cdef int plain                       # kernel ops: number of the C implementation of the shape rule, or 0
     cdef int number                      # in the order of their making
     cdef tg_kernel*** rows
     cdef int nrows
@@ -321,7 +321,7 @@ def make_op(definition, str kind, spec):
     op.keepdim_param = op.names.index("keepdim") if "keepdim" in op.names else -1
     op.dtype_param = op.names.index("dtype") if "dtype" in op.names else -1
     op.pin_param = op.names.index("pin_memory") if "pin_memory" in op.names else -1
-    find_twin(op, list(params))
+    find_c_implementation(op, list(params))
     op.forgets_base = definition.forgets_base
     op.function = spec.get("function")
     op.native = spec.get("native")

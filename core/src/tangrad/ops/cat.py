@@ -115,7 +115,7 @@ def _cat_batch(size: int, dims: Any, tensors: Sequence[Any], dim: int) -> Any:
 
 cat = op(
     "cat(Tensor[] tensors, dim dim=0) -> Tensor",
-    twin="cat",
+    c_implementation="cat",
     out_refusal=TypeError,
     strict_out=True,
     any_dim=lambda tensors: bool(tensors) and all(map(_is_legacy_empty, tensors)),
@@ -154,7 +154,7 @@ cat = op(
 
 @composite(
     "stack(Tensor[] tensors, dim dim=0) -> Tensor",
-    twin="stack",
+    c_implementation="stack",
     out_refusal=TypeError,
     out=True,
     extra_dims=1,

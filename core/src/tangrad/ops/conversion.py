@@ -31,7 +31,7 @@ clone = op(
 _to_copy = op(
     "_to_copy(Tensor self, dtype? dtype=None, device? device=None, "
     "memory_format? memory_format=None) -> Tensor",
-    twin="to_copy",
+    c_implementation="to_copy",
     native=lambda self, dtype, device, memory_format: _C.copy_with(
         self, dtype, device, memory_format
     ),
@@ -94,7 +94,7 @@ def _source_gradient(g: Any, meta: Any) -> Any:
 
 detach = view(
     "detach(Tensor self) -> Tensor",
-    twin="detach",
+    c_implementation="detach",
     geometry=lambda self: (self.shape, self.stride, self.offset),
     vjp="none: it cuts the history",
     batch=lambda size, dims, self: (self.detach(), dims[0]),

@@ -52,4 +52,4 @@ class CollectiveTimeoutError(DistBackendError):
 
 
 class WaitCycleError(DistBackendError):
-    """Tell that ranks wait for each other in a circle."""
+    """Tell that ranks wait for each other in a cycle."""

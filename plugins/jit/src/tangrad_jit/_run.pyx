@@ -407,32 +407,32 @@ cdef class Program:
         """How many steps there are."""
         return self.nsteps
 
-    def begin_stretch(self):
-        """Begin a stretch of steps that are branches; return its place."""
-        cdef tg_step* s = self.step(STRETCH, "")
-        s.data = self.space(sizeof(tg_stretch))
+    def begin_parallel_region(self):
+        """Begin a parallel region of steps that are branches; return its place."""
+        cdef tg_step* s = self.step(PARALLEL_REGION, "")
+        s.data = self.space(sizeof(tg_parallel_region))
         return self.nsteps - 1
 
-    def end_stretch(self, int begin, list branches, bint always):
-        """End a stretch.
+    def end_parallel_region(self, int begin, list branches, bint always):
+        """End a parallel region.
 
         Args:
-            begin: what `begin_stretch` has returned.
+            begin: what `begin_parallel_region` has returned.
             branches: the places of each one's steps, in order.
             always: run them apart, untimed, and on one thread one after the other.
         """
-        cdef tg_stretch* stretch = <tg_stretch*>self.steps[begin].data
+        cdef tg_parallel_region* region = <tg_parallel_region*>self.steps[begin].data
         cdef int i, k
-        stretch.count, stretch.length = len(branches), self.nsteps - begin - 1
-        stretch.branches = <tg_branch*>self.space(stretch.count * sizeof(tg_branch))
+        region.count, region.length = len(branches), self.nsteps - begin - 1
+        region.branches = <tg_branch*>self.space(region.count * sizeof(tg_branch))
         for k, places in enumerate(branches):
-            stretch.branches[k].count = len(places)
-            stretch.branches[k].steps = <int*>self.space(len(places) * sizeof(int))
+            region.branches[k].count = len(places)
+            region.branches[k].steps = <int*>self.space(len(places) * sizeof(int))
             for i in range(len(places)):
-                stretch.branches[k].steps[i] = places[i]
-        stretch.always = always
+                region.branches[k].steps[i] = places[i]
+        region.always = always
         if always:
-            stretch.tries, stretch.apart = TRIES, True
+            region.tries, region.apart = TRIES, True
 
     # --- running ---------------------------------------------------------------------------
 
@@ -514,37 +514,37 @@ cdef class Program:
                     self.fill(register)
         return 0
 
-    cdef int run_stretch(self, tg_stretch* stretch, int* at) except -1:
-        """Run a stretch, side by side where that is faster; `at` is the step where it fails."""
+    cdef int run_parallel_region(self, tg_parallel_region* region, int* at) except -1:
+        """Run a parallel region, side by side where that is faster; `at` is the step where it fails."""
         cdef int i, begin = at[0] + 1
         cdef int64_t started = 0
-        cdef bint apart = is_faster_apart(stretch), timed = stretch.tries < TRIES
-        if API.pool().threads() < 2 and not stretch.always:
+        cdef bint apart = is_faster_apart(region), timed = region.tries < TRIES
+        if API.pool().threads() < 2 and not region.always:
             apart = timed = False
         if timed:
             started = perf_counter_ns()
         if not apart:
-            for i in range(begin, begin + stretch.length):
+            for i in range(begin, begin + region.length):
                 at[0] = i
                 self.run_step(&self.steps[i])
         else:
-            for i in range(begin, begin + stretch.length):
+            for i in range(begin, begin + region.length):
                 self.fill_numbers(&self.steps[i])
-            stretch.steps = self.steps
+            region.steps = self.steps
             with nogil:
-                API.pool().run(stretch.count, run_branch, stretch)
-            self.finish_stretch(stretch, at)
+                API.pool().run(region.count, run_branch, region)
+            self.finish_parallel_region(region, at)
         if timed:
-            note_time(stretch, apart, perf_counter_ns() - started)
-        at[0] = begin + stretch.length - 1
+            note_time(region, apart, perf_counter_ns() - started)
+        at[0] = begin + region.length - 1
         return 0
 
-    cdef int finish_stretch(self, tg_stretch* stretch, int* at) except -1:
+    cdef int finish_parallel_region(self, tg_parallel_region* region, int* at) except -1:
         """Do what branches have left, in the program's order, and raise the first error there is."""
         cdef tg_branch* branch
         cdef int status
         try:
-            branch = first_unfinished(stretch)
+            branch = first_unfinished(region)
             while branch != NULL:
                 at[0] = branch.steps[branch.done]
                 status, branch.status = branch.status, 0
@@ -552,14 +552,14 @@ cdef class Program:
                     self.run_step(&self.steps[at[0]])
                 elif status == tg.TG_DECLINED and self.steps[at[0]].kind == CALL:
                     # A kernel that declines does so each time.
-                    stretch.tries, stretch.apart = TRIES, False
+                    region.tries, region.apart = TRIES, False
                     self.items[self.steps[at[0]].item]()
                 else:
                     raise_kept(branch, status)
                 branch.done += 1
-                branch = first_unfinished(stretch)
+                branch = first_unfinished(region)
         finally:
-            let_go_of_errors(stretch)
+            let_go_of_errors(region)
         return 0
 
     def run(self, inputs):
@@ -582,8 +582,8 @@ cdef class Program:
                 self.registers[k] = given[k]
                 self.fill(<int>k)
             while i < self.nsteps:
-                if self.steps[i].kind == STRETCH:
-                    self.run_stretch(<tg_stretch*>self.steps[i].data, &i)
+                if self.steps[i].kind == PARALLEL_REGION:
+                    self.run_parallel_region(<tg_parallel_region*>self.steps[i].data, &i)
                 else:
                     self.run_step(&self.steps[i])
                 i += 1
@@ -605,21 +605,21 @@ cdef class Program:
 
     @property
     def timed(self):
-        """Whether it is known of each stretch of branches how it is faster."""
+        """Whether it is known of each region of branches how it is faster."""
         for i in range(self.nsteps):
-            if self.steps[i].kind == STRETCH and (<tg_stretch*>self.steps[i].data).tries < TRIES:
+            if self.steps[i].kind == PARALLEL_REGION and (<tg_parallel_region*>self.steps[i].data).tries < TRIES:
                 return False
         return True
 
     @property
     def branches(self):
-        """Of each stretch of branches (how many there are, whether they run side by side or None, seconds in turn,
+        """Of each region of branches (how many there are, whether they run side by side or None, seconds in turn,
         seconds side by side); the least of some runs, 0 where there was none.
         """
         found = []
         for i in range(self.nsteps):
-            if self.steps[i].kind == STRETCH:
-                found.append(told(<tg_stretch*>self.steps[i].data))
+            if self.steps[i].kind == PARALLEL_REGION:
+                found.append(told(<tg_parallel_region*>self.steps[i].data))
         return found
 
 

@@ -114,7 +114,7 @@ def _allocated(size: Ints, dtype: Any, device: Any, memory_format: Any) -> Any:
     "empty(int[] size, *, dtype? dtype=None, layout? layout=None, device? device=None,"
     " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
     " Tensor? out=None) -> Tensor",
-    twin="empty",
+    c_implementation="empty",
     samples=lambda s: [s((2, 3)), s(()), s((0, 2))],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
 )
@@ -292,7 +292,7 @@ def empty_like(
 @composite(
     "zeros(int[] size, *, dtype? dtype=None, layout? layout=None, device? device=None,"
     " bool requires_grad=False, bool pin_memory=False, Tensor? out=None) -> Tensor",
-    twin="zeros",
+    c_implementation="zeros",
     samples=lambda s: [s((2, 3)), s(()), s((0, 2))],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
 )
@@ -315,7 +315,7 @@ def zeros(
 @composite(
     "ones(int[] size, *, dtype? dtype=None, layout? layout=None, device? device=None,"
     " bool requires_grad=False, bool pin_memory=False, Tensor? out=None) -> Tensor",
-    twin="ones",
+    c_implementation="ones",
     samples=lambda s: [s((2, 3)), s(()), s((0, 2))],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
 )
@@ -390,7 +390,7 @@ def full(
     "zeros_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
     " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None)"
     " -> Tensor",
-    twin="zeros_like",
+    c_implementation="zeros_like",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3, strided=True)), s(s.tensor())],
 )
@@ -412,7 +412,7 @@ def zeros_like(
     "ones_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
     " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None)"
     " -> Tensor",
-    twin="ones_like",
+    c_implementation="ones_like",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3, strided=True)), s(s.tensor())],
 )
@@ -457,7 +457,7 @@ def full_like(
 @composite(
     "new_empty(Tensor self, int[] size, *, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
-    twin="new_empty",
+    c_implementation="new_empty",
     function=False,
     samples=lambda s: [s(s.tensor(2), (2, 3)), s(s.tensor(2), ())],
 )
@@ -479,7 +479,7 @@ def new_empty(
 @composite(
     "new_zeros(Tensor self, int[] size, *, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
-    twin="new_zeros",
+    c_implementation="new_zeros",
     function=False,
     samples=lambda s: [s(s.tensor(2), (2, 3)), s(s.tensor(2), ())],
 )
@@ -501,7 +501,7 @@ def new_zeros(
 @composite(
     "new_ones(Tensor self, int[] size, *, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
-    twin="new_ones",
+    c_implementation="new_ones",
     function=False,
     samples=lambda s: [s(s.tensor(2), (2, 3)), s(s.tensor(2), ())],
 )

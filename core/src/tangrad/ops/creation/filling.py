@@ -66,7 +66,7 @@ def fill(self: Any, value: Any) -> Any:
 
 @composite(
     "zero_(Tensor! self) -> Tensor",
-    twin="zero",
+    c_implementation="zero",
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
 )
 def zero_(self: Any) -> Any:
@@ -133,7 +133,7 @@ def _filling(self: Any, value: Any, mask: Any) -> Any:
 
 @composite(
     "masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor",
-    twin="masked_fill",
+    c_implementation="masked_fill",
     inplace=True,
     writes=lambda self, mask, value: _masked_fill.inplace(self, mask, _filling(self, value, mask)),
     samples=lambda s: [

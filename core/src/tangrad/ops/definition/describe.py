@@ -50,8 +50,9 @@ def _sections(op: _C.Op) -> Iterator[str]:
     yield f"  tangent      {_tangent(d)}"
     yield f"  batching     {_batching(d)}"
     yield from _kernels(op)
-    if d.twin is not None:
-        yield f"  compiled     C answers first (twin '{d.twin}'): {_C.twins()[d.twin][2]}"
+    if d.c_implementation is not None:
+        calls = _C.c_implementations()[d.c_implementation][2]
+        yield f"  compiled     C answers first ('{d.c_implementation}'): {calls}"
     yield ""
 
 

@@ -62,8 +62,8 @@ class Computing:
         random: whether it draws numbers. words: then, how many words of the counter-based engine a
             call takes. sequential: function over parameters by name, `generator` being the
             sequential engine, that returns the result.
-        twin: the name of what C computes in the place of this definition, for the calls that
-            programs make most (`native/twins.pxi`).
+        c_implementation: the name of what C computes in place of this definition, for the calls
+            that programs make most (`native/c_implementations.pxi`).
         forgets_base: whether a view's result counts as the owner of its memory.
     """
 
@@ -76,7 +76,7 @@ class Computing:
     random: bool = False
     words: Any = None
     sequential: Any = None
-    twin: str | None = None
+    c_implementation: str | None = None
     forgets_base: bool = False
 
 

@@ -85,7 +85,7 @@ def _scatter_batch(name: str) -> Any:
 
 gather = op(
     "gather(Tensor self, dim dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
-    twin="gather",
+    c_implementation="gather",
     strict_out_dtype=True,
     strict_out=True,
     check=_check_gather,
@@ -393,7 +393,7 @@ scatter = overload(
 
 scatter_add = op(
     "scatter_add(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
-    twin="scatter_add",
+    c_implementation="scatter_add",
     strict_out_dtype=True,
     check=check_scatter,
     shape=lambda self: self.shape,

@@ -60,7 +60,7 @@ def _index_select_batch(size: int, dims: Any, self: Any, dim: int, index: Any) -
 
 index_select = op(
     "index_select(Tensor self, dim dim, Tensor index) -> Tensor",
-    twin="index_select",
+    c_implementation="index_select",
     strict_out_dtype=True,
     strict_out=True,
     check=lambda index: _check_vector_index("index_select", index),

@@ -59,7 +59,7 @@ def _mm_batch(size: int, dims: Any, self: Any, mat2: Any) -> Any:
 
 mm = op(
     "mm(Tensor self, Tensor mat2) -> Tensor",
-    twin="mm",
+    c_implementation="mm",
     strict_out_dtype=True,
     dtypes="integral floating complex",
     check=_check_mm,
@@ -111,7 +111,7 @@ def _bmm_batch(size: int, dims: Any, self: Any, mat2: Any) -> Any:
 
 bmm = op(
     "bmm(Tensor self, Tensor mat2) -> Tensor",
-    twin="bmm",
+    c_implementation="bmm",
     strict_out_dtype=True,
     dtypes="integral floating complex",
     check=_check_bmm,
@@ -161,7 +161,7 @@ def _mv_batch(size: int, dims: Any, self: Any, vec: Any) -> Any:
 
 mv = op(
     "mv(Tensor self, Tensor vec) -> Tensor",
-    twin="mv",
+    c_implementation="mv",
     strict_out_dtype=True,
     dtypes="integral floating complex",
     check=_check_mv,
@@ -203,7 +203,7 @@ def _check_dot(self: Any, tensor: Any) -> None:
 
 dot = op(
     "dot(Tensor self, Tensor tensor) -> Tensor",
-    twin="dot",
+    c_implementation="dot",
     strict_out_dtype=True,
     dtypes="integral floating complex",
     check=_check_dot,
@@ -268,7 +268,7 @@ def _matmul_shapes(a: Any, b: Any) -> RuntimeError:
 
 @composite(
     "matmul(Tensor self, Tensor other) -> Tensor",
-    twin="matmul",
+    c_implementation="matmul",
     strict_out_dtype=True,
     out=True,
     dtypes="integral floating complex",

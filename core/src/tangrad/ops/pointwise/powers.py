@@ -27,7 +27,7 @@ def _pow_samples(s: Any) -> list[Any]:
 
 pow = pointwise(
     "pow(Operand self, Operand exponent) -> Tensor",
-    "self ** exponent", twin="power",
+    "self ** exponent", c_implementation="power",
     dtypes=NUMBERS,
     check=_check_pow,
     partials={

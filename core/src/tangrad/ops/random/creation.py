@@ -25,7 +25,7 @@ def _finished(drawn: Any, requires_grad: bool, out: Any = None) -> Any:
     "rand(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool requires_grad=False, bool pin_memory=False,"
     " Tensor? out=None) -> Tensor",
-    twin="rand",
+    c_implementation="rand",
     random=True,
     dtypes="floating",
     samples=lambda s: [s((2, 3)), s(())],
@@ -51,7 +51,7 @@ def rand(
     "randn(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool requires_grad=False, bool pin_memory=False,"
     " Tensor? out=None) -> Tensor",
-    twin="randn",
+    c_implementation="randn",
     random=True,
     samples=lambda s: [s((2, 3)), s(())],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
@@ -76,7 +76,7 @@ def randn(
     "randint_between(int low, int high, int[] size, *, generator? generator=None,"
     " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
     " bool pin_memory=False, Tensor? out=None) -> Tensor",
-    twin="randint_between",
+    c_implementation="randint_between",
     random=True,
     function=False,
     samples=lambda s: [s(0, 5, (2, 3)), s(-3, 3, (4,))],
@@ -106,7 +106,7 @@ def randint_between(
     "randint_below(int high, int[] size, *, generator? generator=None, dtype? dtype=None,"
     " layout? layout=None, device? device=None, bool requires_grad=False,"
     " bool pin_memory=False, Tensor? out=None) -> Tensor",
-    twin="randint_below",
+    c_implementation="randint_below",
     random=True,
     function=False,
     samples=lambda s: [s(5, (2, 3)), s(1, (4,))],

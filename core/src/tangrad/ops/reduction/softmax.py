@@ -46,7 +46,7 @@ def _log_softmax_tangent(x_t: Any, result: Any, dim: int) -> Any:
 
 _softmax = op(
     "_softmax(Tensor self, dim dim) -> Tensor",
-    twin="same_shape",
+    c_implementation="same_shape",
     dtypes="floating",
     check=lambda self: require_floating("softmax", self),
     shape=lambda self: self.shape,
@@ -63,7 +63,7 @@ _softmax = op(
 
 _log_softmax = op(
     "_log_softmax(Tensor self, dim dim) -> Tensor",
-    twin="same_shape",
+    c_implementation="same_shape",
     dtypes="floating",
     check=lambda self: require_floating("log_softmax", self),
     shape=lambda self: self.shape,
@@ -187,7 +187,7 @@ def _gradient_samples(s: Any) -> list[Any]:
 
 _softmax_backward_data = op(
     "_softmax_backward_data(Tensor grad_output, Tensor output, dim dim) -> Tensor",
-    twin="alike",
+    c_implementation="alike",
     dtypes="floating",
     check=lambda grad_output, output: _check_gradient(
         "_softmax_backward_data", grad_output, output
@@ -211,7 +211,7 @@ _softmax_backward_data = op(
 
 _log_softmax_backward_data = op(
     "_log_softmax_backward_data(Tensor grad_output, Tensor output, dim dim) -> Tensor",
-    twin="alike",
+    c_implementation="alike",
     dtypes="floating",
     check=lambda grad_output, output: _check_gradient(
         "_log_softmax_backward_data", grad_output, output
@@ -236,7 +236,7 @@ _log_softmax_backward_data = op(
 
 @composite(
     "softmax(Tensor self, dim dim, dtype? dtype=None) -> Tensor",
-    twin="softmax",
+    c_implementation="softmax",
     method=True,
     strict_out_dtype=True,
     out=True,
@@ -261,7 +261,7 @@ def softmax(self: Any, dim: int, dtype: Any) -> Any:
 
 @composite(
     "log_softmax(Tensor self, dim dim, dtype? dtype=None) -> Tensor",
-    twin="log_softmax",
+    c_implementation="log_softmax",
     method=True,
     strict_out_dtype=True,
     out=True,

@@ -37,7 +37,7 @@ def _view_geometry(self: Any, size: Ints) -> Geometry:
 
 view_size = view(
     "view_size(Tensor self, int[] size) -> Tensor",
-    twin="view",
+    c_implementation="view",
     geometry=_view_geometry,
     vjp={"self": lambda g, self_meta: g.reshape(self_meta.shape)},
     batch=lambda size_, dims, self, size: (front(self, dims[0]).reshape((size_, *size)), 0),
@@ -82,7 +82,7 @@ def view_as(self: Any, other: Any) -> Any:
 
 _unsafe_view = view(
     "_unsafe_view(Tensor self, int[] size) -> Tensor",
-    twin="view",
+    c_implementation="view",
     forgets_base=True,
     geometry=_view_geometry,
     vjp={"self": lambda g, self_meta: g.reshape(self_meta.shape)},
@@ -96,7 +96,7 @@ _unsafe_view = view(
 
 @composite(
     "reshape(Tensor self, int[] shape) -> Tensor",
-    twin="reshape",
+    c_implementation="reshape",
     samples=lambda s: [
         s(s.tensor(2, 6), (3, 4)),
         s(s.tensor(4, 3, strided=True), (-1,)),
@@ -134,7 +134,7 @@ def reshape_as(self: Any, other: Any) -> Any:
 
 @composite(
     "contiguous(Tensor self, memory_format? memory_format=None) -> Tensor",
-    twin="contiguous",
+    c_implementation="contiguous",
     function=False,
     samples=lambda s: [
         s(s.tensor(2, 3)),
@@ -158,7 +158,7 @@ def contiguous(self: Any, memory_format: Any) -> Any:
 
 @composite(
     "flatten(Tensor self, dim start_dim=0, dim end_dim=-1) -> Tensor",
-    twin="flatten",
+    c_implementation="flatten",
     samples=lambda s: [
         s(s.tensor(2, 3, 2)),
         s(s.tensor(2, 3, 2), 1),
@@ -249,7 +249,7 @@ def _swap(values: Ints, dim0: int, dim1: int) -> Ints:
 
 transpose = view(
     "transpose(Tensor self, dim dim0, dim dim1) -> Tensor",
-    twin="transpose",
+    c_implementation="transpose",
     geometry=lambda self, dim0, dim1: (
         _swap(self.shape, dim0, dim1),
         _swap(self.stride, dim0, dim1),
@@ -289,7 +289,7 @@ def _t_batch(size: int, dims: Any, self: Any) -> Any:
 
 t = view(
     "t(Tensor self) -> Tensor",
-    twin="t",
+    c_implementation="t",
     geometry=_t_geometry,
     vjp={"self": lambda g: g.t()},
     batch=_t_batch,
@@ -317,7 +317,7 @@ def _inverse(dims: Ints) -> Ints:
 
 permute = view(
     "permute(Tensor self, dim[] dims) -> Tensor",
-    twin="permute",
+    c_implementation="permute",
     geometry=_permute_geometry,
     vjp={"self": lambda g, dims: g.permute(_inverse(dims))},
     batch=lambda size, bdims, self, dims: (
@@ -341,7 +341,7 @@ permute = view(
 
 @composite(
     "movedim(Tensor self, dim[] source, dim[] destination) -> Tensor",
-    twin="movedim",
+    c_implementation="movedim",
     alias=("moveaxis",),
     samples=lambda s: [
         s(s.tensor(2, 3, 4), 0, 2),
@@ -430,7 +430,7 @@ def _expand_batch(size_: int, dims: Any, self: Any, size: Ints, implicit: bool) 
 
 expand = view(
     "expand(Tensor self, int[] size, *, bool implicit=False) -> Tensor",
-    twin="expand",
+    c_implementation="expand",
     geometry=_expand_geometry,
     vjp={"self": lambda g, self_meta: sum_to_shape(g, self_meta.shape)},
     batch=_expand_batch,
@@ -527,7 +527,7 @@ def _squeeze_batch(size: int, dims: Any, self: Any, dim: Ints | None) -> Any:
 
 squeeze = view(
     "squeeze(Tensor self, dim[]? dim=None) -> Tensor",
-    twin="squeeze",
+    c_implementation="squeeze",
     geometry=_squeeze_geometry,
     vjp={"self": lambda g, self_meta: g.reshape(self_meta.shape)},
     batch=_squeeze_batch,
@@ -557,7 +557,7 @@ def _unsqueeze_geometry(self: Any, dim: int) -> Geometry:
 
 unsqueeze = view(
     "unsqueeze(Tensor self, dim dim) -> Tensor",
-    twin="unsqueeze",
+    c_implementation="unsqueeze",
     extra_dims=1,
     geometry=_unsqueeze_geometry,
     vjp={"self": lambda g, self_meta: g.reshape(self_meta.shape)},

@@ -39,7 +39,7 @@ def _select_geometry(self: Any, dim: int, index: int) -> Geometry:
 
 select = view(
     "select(Tensor self, dim dim, int index) -> Tensor",
-    twin="select",
+    c_implementation="select",
     geometry=_select_geometry,
     vjp={"self": lambda g, self_meta, dim, index: select_backward(g, self_meta.shape, dim, index)},
     batch="dims",
@@ -113,7 +113,7 @@ def _slice_geometry(self: Any, dim: int, start: int | None, end: int | None, ste
 
 slice_ = view(
     "slice(Tensor self, dim dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
-    twin="slice",
+    c_implementation="slice",
     geometry=_slice_geometry,
     vjp={
         "self": lambda g, self_meta, dim, start, end, step: slice_backward(
@@ -228,7 +228,7 @@ def _diagonal_geometry(self: Any, offset: int, dim1: int, dim2: int) -> Geometry
 
 diagonal = view(
     "diagonal(Tensor self, int offset=0, dim dim1=0, dim dim2=1) -> Tensor",
-    twin="diagonal",
+    c_implementation="diagonal",
     geometry=_diagonal_geometry,
     vjp={
         "self": lambda g, self_meta, offset, dim1, dim2: diagonal_backward(
@@ -302,7 +302,7 @@ def _unfold_geometry(self: Any, dimension: int, size: int, step: int) -> Geometr
 
 unfold = view(
     "unfold(Tensor self, dim dimension, int size, int step) -> Tensor",
-    twin="unfold",
+    c_implementation="unfold",
     geometry=_unfold_geometry,
     vjp={
         "self": lambda g, self_meta, dimension, size, step: unfold_backward(
@@ -422,7 +422,7 @@ def _split_vjp(grads: Any, self_meta: Any, sizes: Sequence[int], dim: int) -> An
 
 split_size = view(
     "split_size(Tensor self, int split_size_or_sections, dim dim=0) -> Tensor[]",
-    twin="split_size",
+    c_implementation="split_size",
     names={"split_size": "split_size_or_sections"},
     geometry=lambda self, split_size_or_sections, dim: _pieces(
         self, dim, _equal_sizes(self, split_size_or_sections, dim)
@@ -452,7 +452,7 @@ split_size = view(
 
 split_with_sizes = view(
     "split_with_sizes(Tensor self, int[] split_size_or_sections, dim dim=0) -> Tensor[]",
-    twin="split_with_sizes",
+    c_implementation="split_with_sizes",
     names={"split_sizes": "split_size_or_sections", "split_size": "split_size_or_sections"},
     geometry=lambda self, split_size_or_sections, dim: _pieces(
         self, dim, _given_sizes(self, split_size_or_sections, dim)
@@ -559,7 +559,7 @@ def _unbind_geometry(self: Any, dim: int) -> list[Geometry]:
 
 unbind = view(
     "unbind(Tensor self, dim dim=0) -> Tensor[]",
-    twin="unbind",
+    c_implementation="unbind",
     geometry=_unbind_geometry,
     vjp={
         "self": lambda grads, self_meta, dim: tangrad.stack(

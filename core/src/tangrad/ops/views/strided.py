@@ -98,7 +98,7 @@ def _as_strided_batch(
 
 as_strided = view(
     "as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
-    twin="as_strided",
+    c_implementation="as_strided",
     geometry=_as_strided_geometry,
     vjp={"self": _as_strided_vjp},
     batch=_as_strided_batch,
@@ -250,7 +250,7 @@ def _part_of(self: Any) -> str:
 
 view_as_real = view(
     "view_as_real(Tensor self) -> Tensor",
-    twin="view_as_real",
+    c_implementation="view_as_real",
     dtypes="complex",
     geometry=_as_real_geometry,
     dtype=_part_of,

@@ -85,7 +85,7 @@ def recv(
 
     Raises:
         DistBackendError: what was sent is not as long.
-        WaitCycleError: ranks wait for each other in a circle.
+        WaitCycleError: ranks wait for each other in a cycle.
     """
     _tensor(tensor, "recv", "tensor")
     found = member(group, "recv")

@@ -31,10 +31,10 @@ from tangrad_distributed.engine import (
     Waiting,
 )
 from tangrad_distributed.engines.chunks import CHUNK, Chunks
-from tangrad_distributed.engines.circles import PATIENCE, Circles
 from tangrad_distributed.engines.direct import Direct
 from tangrad_distributed.engines.rings import RING, Ring
 from tangrad_distributed.engines.streams import Sink, Source, StreamEngine
+from tangrad_distributed.engines.wait_for_graph import PATIENCE, WaitForGraph
 from tangrad_distributed.errors import DistBackendError
 
 PAGE = 4096
@@ -91,9 +91,10 @@ class SharedMemory(StreamEngine):
         self._small: dict[Any, tuple[bytes, Any, list[Any]]] = {}
         self._chunks = Chunks(self)
         self._direct = Direct(self, _ADDRESS, _OPEN, _WRITES)
-        known = (one.circles for one in list(_open) if one.circles.covers(self))
-        self.circles: Circles = next(known, None) or Circles(self, _WAITS, _EPOCH, _SIGNED)
-        self.circles.join(self)
+        known = (one.wait_for_graph for one in list(_open) if one.wait_for_graph.covers(self))
+        found = next(known, None)
+        self.wait_for_graph = found or WaitForGraph(self, _WAITS, _EPOCH, _SIGNED)
+        self.wait_for_graph.join(self)
         _open.add(self)
 
     # The memory -------------------------------------------------------------------------------
@@ -176,7 +177,7 @@ class SharedMemory(StreamEngine):
         """Leave the group; the memory goes when nothing of this process uses it."""
         if self in _open:
             _open.discard(self)
-            self.circles.leave(self)
+            self.wait_for_graph.leave(self)
             if self._word(self.rank, _STATE) == _ALIVE:
                 self._set_word(_STATE, _LEFT)
 
@@ -324,7 +325,7 @@ class SharedMemory(StreamEngine):
         return Ring(self._bytes, self._base, self._ring(self.rank, peer))
 
     def stuck(self, left: Sequence[Transfer], waiting: Waiting) -> None:
-        """Look whether waiting is of any use; name a circle of ranks that wait for each other."""
+        """Look whether waiting is of any use; name a cycle of ranks that wait for each other."""
         if left[0].peer >= 0:
             self._look(left[0].peer, waiting, lambda: bool(self.pending(left[:1])))
         super().stuck(left, waiting)
@@ -334,13 +335,13 @@ class SharedMemory(StreamEngine):
         now = time.monotonic()
         if now - waiting.started > PATIENCE and now >= waiting.next_check:
             self.waits_for = peer
-            self.circles.look(self, peer, waiting.what, still)
+            self.wait_for_graph.look(self, peer, waiting.what, still)
 
     def go_on(self) -> None:
         """Wait for nobody any more."""
         if self.waits_for >= 0:
             self.waits_for = -1
-            self.circles.clear()
+            self.wait_for_graph.clear()
 
     def show_wait(self, text: str) -> None:
         """Write what this rank waits in."""

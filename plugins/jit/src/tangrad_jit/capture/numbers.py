@@ -1,4 +1,4 @@
-"""Numbers that may be others in the next call: the run is followed through its arithmetic.
+"""Numbers that may be others in the next call: arithmetic with them is recorded.
 
 A `Number` takes a float's or an int's place while a run is recorded. Arithmetic with it makes nodes
 of the graph, ops are given its value and the graph's own; a comparison is answered and becomes a
@@ -26,7 +26,7 @@ from tangrad_jit.graph.ir import Node, Value
 from tangrad_jit.graph.numbers import NUMBER_OPS
 from tangrad_jit.graph.types import NumberType, TensorType
 
-__all__ = ["COMPARISONS", "Followed", "Number", "Numbers", "made_for", "plain", "plain_in"]
+__all__ = ["COMPARISONS", "DynamicScalar", "Number", "Numbers", "made_for", "plain", "plain_in"]
 
 # Values that ops, or shortcuts before them, may treat apart; a graph is recorded for them alone.
 _APART = (0, 1, -1, 2, 3, 0.5, -0.5)
@@ -78,7 +78,7 @@ class Numbers:
             of the graph or constants.
     """
 
-    #: Whether they are the sizes of tensors; see `followed_sizes`.
+    #: Whether they are the sizes of tensors; see `symbolic_sizes`.
     of_sizes = False
 
     def __init__(self, recorder: Any) -> None:
@@ -151,7 +151,7 @@ class Numbers:
         self.ask("is", number, number.hint)
         return number.hint
 
-    def argument(self, given: Followed, op: Any, position: int) -> Any:
+    def argument(self, given: DynamicScalar, op: Any, position: int) -> Any:
         """Return what a graph's node has for a number that an op is given."""
         number = given.number
         kind = op.definition.schema.params[position].type if position >= 0 else ""
@@ -213,7 +213,7 @@ def plain(item: Any) -> Any:
     """Return the number that an object stands for, or the object."""
     if isinstance(item, Number):
         return item.hint
-    return item.number.hint if type(item) in (_FollowedFloat, _FollowedInt) else item
+    return item.number.hint if type(item) in (_SymbolicFloat, _SymbolicInt) else item
 
 
 def plain_in(item: Any) -> Any:
@@ -320,7 +320,7 @@ def _give(cls: Any, function: Any, types: Any, args: Any = (), kwargs: Any = Non
     body = getattr(function, "function", None) or getattr(function, "__wrapped__", None)
     if getattr(function, "kind", None) is None and body is not None:
         return body(*args, **(kwargs or {}))  # in Python; its calls come here again
-    change = _followed if _takes_numbers(function) else _settled_in
+    change = _dynamic if _takes_numbers(function) else _settled_in
     args = tuple(change(item) for item in args)
     kwargs = {key: change(item) for key, item in (kwargs or {}).items()}
     return function(*args, **kwargs)
@@ -345,16 +345,16 @@ def _settled_in(item: Any) -> Any:
     return settled(item)
 
 
-def _followed(item: Any) -> Any:
+def _dynamic(item: Any) -> Any:
     if isinstance(item, Number):
         if not item.env.live:
             return item.hint
-        kind = _FollowedFloat if isinstance(item.hint, float) else _FollowedInt
+        kind = _SymbolicFloat if isinstance(item.hint, float) else _SymbolicInt
         made = kind(item.hint)
         made.number = item
         return made
     if type(item) in (tuple, list):
-        return type(item)(map(_followed, item))
+        return type(item)(map(_dynamic, item))
     return item
 
 
@@ -442,7 +442,7 @@ def made_for(env: Any, value: Any, hint: Any) -> Number:
     return made
 
 
-class Followed:
+class DynamicScalar:
     """A number that ops take, on its way from a call to the recorder.
 
     Only the library's own code meets it: what C code sees of it is the number.
@@ -451,15 +451,15 @@ class Followed:
     number: Number
 
 
-class _FollowedFloat(Followed, float):
+class _SymbolicFloat(DynamicScalar, float):
     pass
 
 
-class _FollowedInt(Followed, int):
+class _SymbolicInt(DynamicScalar, int):
     pass
 
 
-_FOLLOWED = (_FollowedFloat, _FollowedInt)
+_FOLLOWED = (_SymbolicFloat, _SymbolicInt)
 for _name, _method in _METHODS.items():
     if _name not in ("__reduce_ex__", "__deepcopy__", "__copy__"):
         for _kind_of in _FOLLOWED:

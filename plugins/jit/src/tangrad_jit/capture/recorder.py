@@ -15,7 +15,7 @@ import tangrad
 from tangrad.plugin import Drawn, find_op, value_reads
 from tangrad_jit._guards import memory_of
 from tangrad_jit.capture.errors import CaptureError
-from tangrad_jit.capture.numbers import Followed, Numbers
+from tangrad_jit.capture.numbers import DynamicScalar, Numbers
 from tangrad_jit.capture.source import line_of_program, module_of_program, place_of_program
 from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, Where
 from tangrad_jit.graph.numbers import NUMBER_OPS
@@ -313,7 +313,7 @@ class Recorder:
             raise self._error(f"the size of the result of {functional.title} depends on values")
         if definition.random and args[-1] is None:
             raise self._error("random numbers of engine mt19937 cannot be drawn by a graph")
-        if functional.name == "pow" and isinstance(args[1], Followed):
+        if functional.name == "pow" and isinstance(args[1], DynamicScalar):
             # Some exponents are ops of their own, with other bits: each is a graph.
             args = (args[0], args[1].number.env.constant(args[1].number))
         power = _power_of_number(functional, args) if out is None else None
@@ -389,7 +389,7 @@ class Recorder:
     def _argument(self, item: Any, op: Any, position: int = -1) -> Any:
         if isinstance(item, tangrad.Tensor):
             return self.value_of(item)
-        if isinstance(item, Followed):
+        if isinstance(item, DynamicScalar):
             return item.number.env.argument(item, op, position)
         if isinstance(item, Drawn):
             known = self._drawn.get(id(item))

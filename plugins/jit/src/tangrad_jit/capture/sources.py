@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tangrad_jit._guards import CellGuard, DictGuard, EntryGuard, Guard, ListGuard, is_same
-from tangrad_jit.capture.surroundings import Key
+from tangrad_jit.capture.guarded_state import Key
 
 __all__ = [
     "Source",

@@ -14,8 +14,8 @@ import tangrad
 from tangrad.plugin import get_intercept, is_intercepted, phase, phase_is_watched
 from tangrad_jit._guards import Choosing, Pattern
 from tangrad_jit.capture.errors import CaptureError, Unsettled
+from tangrad_jit.capture.guarded_state import Key
 from tangrad_jit.capture.sources import Source
-from tangrad_jit.capture.surroundings import Key
 from tangrad_jit.compiling import stance
 from tangrad_jit.compiling.executable import Executable
 from tangrad_jit.compiling.recording import Recording, record, tensors_among
@@ -101,7 +101,7 @@ class Compiled(Choosing):
         queued: runs the calls that are no graph, or None where they run as they are.
     """
 
-    stands_for = "function"  # what those who look at the surroundings of a program follow
+    stands_for = "function"  # what those who look at the guarded state of a program follow
     unsettled_runs = 3
     sizes_kept = 64
     families_tried = 6
@@ -222,9 +222,9 @@ class Compiled(Choosing):
             self._turn_off(f"{self._recorded} recordings, and still none fits: {cause}")
             return self.function(*args, **kwargs)
         start = time.perf_counter()
-        followed = self._sizes.are_followed(changes) and self.settings.backend is None
+        symbolic = self._sizes.are_symbolic(changes) and self.settings.backend is None
         before = tangrad.get_rng_state() if self.settings.backend is not None else None
-        recording = self._recorded_run(args, kwargs, followed)
+        recording = self._recorded_run(args, kwargs, symbolic)
         if recording.failure is not None:
             self._failed(recording.failure)
             return recording.result
@@ -236,7 +236,7 @@ class Compiled(Choosing):
         why = f", as {cause}" if cause else ""
         what = "prepared for other sizes" if free else "recorded"
         self.events.append(f"{what} in {1e3 * executable.seconds:.1f} ms{why}")
-        if followed and changes:
+        if symbolic and changes:
             self._join(executable, args, kwargs)
         self._keep(executable)
         if before is not None and executable.may_run_again():
@@ -349,8 +349,8 @@ class Compiled(Choosing):
             places = executable.doubtful(given)
             numbers = [executable.numbers.sources[k] for k in places]
             told = ", ".join(f"{s.name} = {s.get(args, kwargs)!r}" for s in numbers)
-            followed = executable.recording.sizes is not None or bool(self.families)
-            recording = self._recorded_run(args, kwargs, followed)
+            symbolic = executable.recording.sizes is not None or bool(self.families)
+            recording = self._recorded_run(args, kwargs, symbolic)
             found = recording.failure or text_of(recording.graph, places=False)
             if found == executable.numbers.text:
                 executable.numbers.unconfirmed.difference_update(places)

@@ -20,7 +20,7 @@ from tangrad_jit._guards import (
 )
 from tangrad_jit.capture.recorder import memory_of
 from tangrad_jit.capture.sources import argument_sources, changed_numbers
-from tangrad_jit.compiling.given_numbers import GivenNumbers
+from tangrad_jit.compiling.dynamic_scalars import DynamicScalars
 from tangrad_jit.compiling.joint import Parts, part
 from tangrad_jit.compiling.recording import Recording
 from tangrad_jit.compiling.thread_state import state_of_thread
@@ -91,7 +91,7 @@ class Executable(Serving):
         parts = part(recording)
         self.recording = recording
         self._kept = parts.kept
-        self.numbers = GivenNumbers(recording)
+        self.numbers = DynamicScalars(recording)
         if prepare is None:
             prepare = _by_passes(parts, settings)
         self.forward, self._run_forward = self._prepare(parts.forward, settings, prepare, 0)

@@ -13,7 +13,7 @@ from typing import Any
 from tangrad.plugin.render import describe
 from tangrad_jit import _queue
 from tangrad_jit.codegen import Const, Group, GroupInput, Step, can_compile, compile_group
-from tangrad_jit.compiling.race import Race
+from tangrad_jit.compiling.profitability import ProfitabilityCheck
 
 __all__ = ["QueuedCalls", "make_kernels"]
 
@@ -42,7 +42,7 @@ class QueuedCalls:
         self.dropped = ""
         self.measured: tuple[float, float] | None = None
         self._untimed = _SETTLING
-        self._race = Race() if measure else None
+        self._profit = ProfitabilityCheck() if measure else None
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call."""
@@ -51,14 +51,14 @@ class QueuedCalls:
         if self._untimed:
             self._untimed -= 1
             return self._queued(args, kwargs)
-        race = self._race
-        if race is None:
+        check = self._profit
+        if check is None:
             return self._queued(args, kwargs)
-        result = race.run(
+        result = check.run(
             lambda: self._queued(args, kwargs), lambda: self.function(*args, **kwargs)
         )
-        if not race.open:
-            self._decide(race)
+        if not check.open:
+            self._decide(check)
         return result
 
     def _queued(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -74,9 +74,9 @@ class QueuedCalls:
             if _queue.has_wanted():
                 make_kernels()
 
-    def _decide(self, race: Race) -> None:
-        self.measured, self._race = race.times, None
-        if race.lost and self.measured is not None:
+    def _decide(self, check: ProfitabilityCheck) -> None:
+        self.measured, self._profit = check.times, None
+        if check.lost and self.measured is not None:
             queued, eager = self.measured
             self.dropped = (
                 f"queued, a call took {1e6 * queued:.1f} us, as it is {1e6 * eager:.1f} us"

@@ -23,6 +23,7 @@ from tangrad_jit._guards import (
 )
 from tangrad_jit.capture.calls import CallWatch, asks_types, is_library
 from tangrad_jit.capture.errors import CaptureError, GuardError, Unsettled
+from tangrad_jit.capture.guarded_state import GuardedState, Key, survey
 from tangrad_jit.capture.numbers import Number, Numbers, plain_in
 from tangrad_jit.capture.recorder import Recorder, memory_of
 from tangrad_jit.capture.sources import (
@@ -32,7 +33,6 @@ from tangrad_jit.capture.sources import (
     hyperparameters,
     replaced,
 )
-from tangrad_jit.capture.surroundings import Key, Surroundings, survey
 from tangrad_jit.compiling.results import check_result, containers, mapped
 from tangrad_jit.compiling.spent import (
     functions_behind,
@@ -44,7 +44,7 @@ from tangrad_jit.compiling.spent import (
 from tangrad_jit.graph.ir import DRAW, Graph, Value, map_values, values_in
 
 if TYPE_CHECKING:
-    from tangrad_jit.capture.followed_sizes import FollowedSizes
+    from tangrad_jit.capture.symbolic_sizes import SymbolicSizes
 
 __all__ = ["Recording", "record", "tensors_among"]
 
@@ -69,13 +69,13 @@ class Recording:
         graded: (place of an argument, tensor or place of the argument whose gradient it is).
         numbers: (source, input, number) of the numbers that the graph is given.
         asked: what the run asked of them, as `Numbers` has it.
-        sizes: what the run read of sizes, or None where that was not followed.
+        sizes: what the run read of sizes, or None where sizes were not symbolic.
         histories: per node of the forward graph, of its results whether they had a history.
         only_once: why the results cannot be differentiated twice from outside, or "".
         wants_all: whether backward cannot do without the gradient of a result.
     """
 
-    def __init__(self, graph: Graph, sizes: FollowedSizes | None = None) -> None:
+    def __init__(self, graph: Graph, sizes: SymbolicSizes | None = None) -> None:
         self.graph, self.sizes = graph, sizes
         self.result: Any = None
         self.failure: CaptureError | None = None
@@ -156,7 +156,7 @@ class _Session:
     ) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
         self.strict = strict
-        self.sizes: FollowedSizes | None = None
+        self.sizes: SymbolicSizes | None = None
         self.before = self._survey_before(known)
         self.origins: dict[Any, tuple[str, str, Any]] = {}
         for path, tensor in self.before.tensors:
@@ -165,7 +165,7 @@ class _Session:
         self.recorder.strict = strict
         self.grads = self._gradients()
 
-    def _survey_before(self, known: dict[CodeType, Any]) -> Surroundings:
+    def _survey_before(self, known: dict[CodeType, Any]) -> GuardedState:
         found = survey(self.function, self.args, self.kwargs, None)
         for code, names in known.items():
             if code not in found.code:
@@ -185,11 +185,11 @@ class _Session:
         self.sources: list[Any] = [s for s in (*held.values(), *given.values()) if s.key in wanted]
 
     def follow_sizes(self) -> None:
-        """Have the run's sizes followed, unless its code may ask for the types of numbers."""
+        """Have the run's sizes made symbolic, unless its code may ask for the types of numbers."""
         if not any(asks_types(code) and not is_library(code) for code in self.before.code):
-            from tangrad_jit.capture.followed_sizes import FollowedSizes
+            from tangrad_jit.capture.symbolic_sizes import SymbolicSizes
 
-            self.sizes = FollowedSizes(self.recorder)
+            self.sizes = SymbolicSizes(self.recorder)
 
     def _origin(self, tensor: Any) -> tuple[str, str, Any] | None:
         return self.origins.get(memory_of(tensor))
@@ -247,7 +247,7 @@ class _Session:
                 recorder.watch = watch.filter
                 stack.enter_context(traced_calls(recorder))
                 if self.sizes is not None:
-                    stack.enter_context(self.sizes.followed())
+                    stack.enter_context(self.sizes.symbolic())
                 recorder.caller = sys._getframe().f_code
                 self.raw = self.function(*args, **kwargs)
                 if self.sizes is not None:

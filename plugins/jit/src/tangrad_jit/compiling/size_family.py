@@ -7,7 +7,7 @@ at sizes that are like no others, and a new size costs a plan. It holds where
 
 - the sizes that were the same stay the same, those that were equal in both runs stay equal, and
   those that were not stay different; none is 0 or 1, which ops treat apart;
-- what the program decided by sizes is decided alike (`capture.followed_sizes`);
+- what the program decided by sizes is decided alike (`capture.symbolic_sizes`);
 - whatever numbers were known by agrees.
 """
 
@@ -62,7 +62,7 @@ class SizeFamily:
         self._recordings = one.recording, two.recording
         a, b = self._recordings
         if a.sizes is None or b.sizes is None:
-            raise Unknown("the sizes that the program reads were not followed")
+            raise Unknown("the sizes that the program reads were not symbolic")
         if a.sizes.lost or b.sizes.lost:
             raise Unknown(a.sizes.lost or b.sizes.lost)
         _check_alike(a, b)
@@ -275,7 +275,7 @@ class SizeFamily:
         made.identities = base.identities
         made.numbers.unconfirmed = base.numbers.unconfirmed
         if made.trial is not None:
-            made.trial.race = None  # it was measured at other sizes
+            made.trial.profit = None  # it was measured at other sizes
         self.served += 1
         return made
 

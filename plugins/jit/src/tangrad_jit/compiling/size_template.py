@@ -16,7 +16,7 @@ from tangrad_jit.graph.ir import Graph, Node, Value
 from tangrad_jit.graph.retyping import retype
 from tangrad_jit.graph.sized import is_sized, resized
 from tangrad_jit.graph.types import NumberType, TensorType
-from tangrad_jit.passes.fusion import GIVEN_NUMBER
+from tangrad_jit.passes.fusion import DYNAMIC_SCALAR
 from tangrad_jit.passes.pipeline import optimize
 from tangrad_jit.run.layout import kinds_of
 
@@ -109,7 +109,7 @@ def _lift(graph: Graph) -> list[tuple[Value, int]]:
         for k, (kind, item) in enumerate(zip(kinds_of(node.op), node.args, strict=True)):
             if kind in _TAKEN and is_sized(item):
                 if item.key not in lifted:
-                    lifted[item.key] = graph.add_input(GIVEN_NUMBER, "number", "of sizes")
+                    lifted[item.key] = graph.add_input(DYNAMIC_SCALAR, "number", "of sizes")
                 args[k] = lifted[item.key]
         node.args = tuple(args)
     return [(value, key) for key, value in lifted.items()]

@@ -100,8 +100,8 @@ class Sizes:
         marked = dim in getattr(tensor, _MARKS[True], ())
         return bool(self.dynamic or marked or (path, dim) in self._seen)
 
-    def are_followed(self, changes: list[set[Dimension]]) -> bool:
-        """Return whether what a call reads of sizes is to be followed.
+    def are_symbolic(self, changes: list[set[Dimension]]) -> bool:
+        """Return whether what a call reads of sizes is to be symbolic.
 
         Args:
             changes: what differs from each of the other calls.

@@ -11,7 +11,7 @@ from typing import Any
 
 import tangrad
 from tangrad.utils import _pytree
-from tangrad_jit.compiling.race import Race
+from tangrad_jit.compiling.profitability import ProfitabilityCheck
 from tangrad_jit.compiling.verdict import NO_FASTER
 
 __all__ = ["Trial", "trial_of"]
@@ -28,7 +28,7 @@ class Trial:
 
     def __init__(self, measure: bool, check: float, fast: bool = False) -> None:
         self.check, self.fast = check, fast
-        self.race = Race() if measure else None
+        self.profit = ProfitabilityCheck() if measure else None
         if check:
             import random
 
@@ -40,24 +40,24 @@ class Trial:
         """Run a call by the graph, by the function, or by both."""
         if self.check and self._dice.random() < self.check:
             return self._both(executable, tensors, function, args, kwargs)
-        race = self.race
-        if race is None:
+        check = self.profit
+        if check is None:
             return executable.run(tensors)
 
         def by_graph() -> Any:
             executable.fits(args, kwargs)  # again: each call pays for it
             return executable.run(tensors)
 
-        result = race.run(by_graph, lambda: function(*args, **kwargs))
-        if not race.open:
-            self._decide(executable, race)
+        result = check.run(by_graph, lambda: function(*args, **kwargs))
+        if not check.open:
+            self._decide(executable, check)
         return result
 
-    def _decide(self, executable: Any, race: Race) -> None:
-        executable.measured, self.race = race.times, None
+    def _decide(self, executable: Any, check: ProfitabilityCheck) -> None:
+        executable.measured, self.profit = check.times, None
         if not self.check:
             executable.trial = None
-        if race.lost:
+        if check.lost:
             graph, eager = executable.measured
             executable.lost = True
             executable.dropped = (

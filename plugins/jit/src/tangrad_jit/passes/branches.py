@@ -1,12 +1,12 @@
-"""Branches: parts of a stretch of a program that need nothing of each other, to run side by side.
+"""Branches: independent parts of a parallel region, to run side by side.
 
-Rule: within a stretch of steps, those that touch memory that one of them writes are one branch. A
-stretch pays where its heaviest branch, or its share of the threads, takes less than its steps in
+Rule: within a parallel region, steps that touch memory that one of them writes are one branch. A
+region pays where its heaviest branch, or its share of the threads, takes less than its steps in
 turn, each with the threads that it can use by itself, and one hand-over more. Of all choices of
-stretches the one that saves most is taken, found by dynamic programming over where they end.
+regions the one that saves most is taken, found by dynamic programming over where they end.
 
-Steps of Python end a stretch, and so do writes into what the graph is given: where one branch
-fails, the others have changed nothing that the program holds.
+Steps of Python end a parallel region, and so do writes into what the graph is given: where one
+branch fails, the others have changed nothing that the program holds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tangrad_jit.graph.ir import Value
 
-__all__ = ["Costs", "Step", "Stretch", "costs", "find_stretches"]
+__all__ = ["Costs", "Step", "ParallelRegion", "costs", "find_parallel_regions"]
 
 
 class Costs(NamedTuple):
@@ -24,7 +24,7 @@ class Costs(NamedTuple):
 
     Attributes:
         handover: what it costs to start branches and to wait for them.
-        least: the work that two branches of a stretch have, or more.
+        least: the work that two branches of a parallel region have, or more.
         timed: time branches both ways, and take the faster.
         always: count steps in place of work, and take branches whatever memory and time they need.
     """
@@ -35,10 +35,10 @@ class Costs(NamedTuple):
     always: bool = False
 
 
-#: What `find_stretches` goes by; tests have others.
+#: What `find_parallel_regions` goes by; tests have others.
 costs = Costs()
 
-# A stretch has so many steps at most, and begins with a step that uses one thread, and has at least
+# A parallel region has so many steps at most, begins with a step of one thread, and has at least
 # this share of `least`: so the search takes a time that grows with the program's length alone.
 _MOST_STEPS = 128
 _FIRST = 0.125
@@ -63,7 +63,7 @@ class Step(NamedTuple):
     pieces: int = 1
 
 
-class Stretch(NamedTuple):
+class ParallelRegion(NamedTuple):
     """Steps that follow each other, in branches.
 
     Attributes:
@@ -78,8 +78,8 @@ class Stretch(NamedTuple):
     saved: float
 
 
-def find_stretches(steps: list[Step], threads: int) -> list[Stretch]:
-    """Return stretches that pay on so many threads, in order."""
+def find_parallel_regions(steps: list[Step], threads: int) -> list[ParallelRegion]:
+    """Return regions that pay on so many threads, in order."""
     if costs.always:
         steps = [Step(s.place, s.reads, s.writes, 1.0, s.joins) for s in steps]
         threads = max(2, threads)
@@ -102,13 +102,13 @@ def find_stretches(steps: list[Step], threads: int) -> list[Stretch]:
             end -= 1
             continue
         begin = begins[end]
-        found.append(_stretch(steps[begin:end], best[end] - best[begin]))
+        found.append(_parallel_region(steps[begin:end], best[end] - best[begin]))
         end = begin
     return found[::-1]
 
 
 def _saved_from(steps: list[Step], first: int, threads: int) -> Iterator[tuple[int, float]]:
-    """Yield (end, microseconds saved) of the stretches from a step on that pay."""
+    """Yield (end, microseconds saved) of the regions from a step on that pay."""
     parts = _Parts()
     in_turn = most = 0.0
     handover, least = (0.0, 1.0) if costs.always else (costs.handover, costs.least)
@@ -131,7 +131,7 @@ def _saved_from(steps: list[Step], first: int, threads: int) -> Iterator[tuple[i
         most = max(most, saved)
 
 
-def _stretch(steps: list[Step], saved: float) -> Stretch:
+def _parallel_region(steps: list[Step], saved: float) -> ParallelRegion:
     parts = _Parts()
     for step in steps:
         parts.add(step)
@@ -140,7 +140,7 @@ def _stretch(steps: list[Step], saved: float) -> Stretch:
         branches.setdefault(parts.find(part), []).append(step.place)
     heaviest = sorted(branches, key=lambda part: -parts.work[part])
     apart = tuple(tuple(branches[part]) for part in heaviest)
-    return Stretch(steps[0].place, steps[-1].place, apart, saved)
+    return ParallelRegion(steps[0].place, steps[-1].place, apart, saved)
 
 
 class _Parts:

@@ -33,10 +33,10 @@ __all__ = ["FusedGroup", "fuse", "pattern_of"]
 
 Shape = tuple[int, ...]
 #: The type of the numbers that a kernel is given with each call.
-GIVEN_NUMBER = NumberType("float")
+DYNAMIC_SCALAR = NumberType("float")
 # Seeds and offsets, which stand for no operand.
 DRAWN_NUMBER = NumberType("int")
-_FORMS = {GIVEN_NUMBER: "float64", DRAWN_NUMBER: "int64"}
+_FORMS = {DYNAMIC_SCALAR: "float64", DRAWN_NUMBER: "int64"}
 
 _FLOATS = frozenset(("float32", "float64", "float16", "bfloat16"))
 _WHOLE = frozenset(("bool", "uint8", "int8", "int16", "int32", "int64"))
@@ -334,7 +334,7 @@ def _space_of(node: Node, inputs: list[Value], sources: list[_Open]) -> _Space |
     if node.form != "call" or node.effects or not node.results:
         return None
     if node.name == "pow" and (
-        not isinstance(node.args[1], Value) or node.args[1].type == GIVEN_NUMBER
+        not isinstance(node.args[1], Value) or node.args[1].type == DYNAMIC_SCALAR
     ):
         return None  # the core looks at the number, and may run another op
     pointwise = node.op.kind == "pointwise"
@@ -438,7 +438,10 @@ def _step_dtype(node: Node) -> str | None:
     for k, _, draws in signature.params:
         item = args[k]
         if isinstance(item, Value):
-            if item.type != (DRAWN_NUMBER if draws else GIVEN_NUMBER) and item.type != GIVEN_NUMBER:
+            if (
+                item.type != (DRAWN_NUMBER if draws else DYNAMIC_SCALAR)
+                and item.type != DYNAMIC_SCALAR
+            ):
                 return None
         elif not isinstance(item, (int, float, type(None))):
             return None
@@ -449,7 +452,7 @@ def _step_dtype(node: Node) -> str | None:
         if not isinstance(item, Value):
             numbers.append(item)
         elif not isinstance(item.type, TensorType):
-            if item.type != GIVEN_NUMBER:
+            if item.type != DYNAMIC_SCALAR:
                 return None
             numbers.append(0.0)
         elif fixed is None:
@@ -457,7 +460,7 @@ def _step_dtype(node: Node) -> str | None:
         elif item.type.dtype != fixed:
             return None
     half = bool(dtypes) and dtypes[0] in ("float16", "bfloat16")
-    if half and all(v.type != GIVEN_NUMBER for v in node.inputs):
+    if half and all(v.type != DYNAMIC_SCALAR for v in node.inputs):
         # A step rounds constants, where the op does so.
         numbers = [n for n in numbers if not isinstance(n, (int, float))]
     return promoted(node, dtypes, numbers) or _mixed_dtype(node, dtypes, numbers)
@@ -532,7 +535,7 @@ def _is_number(value: Value) -> bool:
 def forms_of_numbers(inputs: list[Value]) -> list[int]:
     """Return what a program is told of a group's inputs: 0 tensor, 1 float, 2 integer."""
     return [
-        0 if not _is_number(value) else 1 if value.type == GIVEN_NUMBER else 2 for value in inputs
+        0 if not _is_number(value) else 1 if value.type == DYNAMIC_SCALAR else 2 for value in inputs
     ]
 
 

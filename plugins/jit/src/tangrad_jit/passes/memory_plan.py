@@ -10,7 +10,7 @@ What leaves a graph has memory of its own from the begin of a run. Until it is m
 gone by then lie there: activations in the gradients that backward is still to make.
 
 Where branches run side by side, no place says which of two steps comes first, unless they are of
-one branch: values that begin or end in a stretch of branches share bytes only if one branch alone
+one branch: values that begin or end in a parallel region share bytes only if one branch alone
 touches both there.
 """
 
@@ -38,7 +38,7 @@ class Life:
     Attributes:
         key: whose it is.
         nbytes, first, last: the bytes and the steps.
-        sides: of each stretch of branches in which it begins or ends (stretch, the branch that
+        sides: of each region of branches in which it begins or ends (region, the branch that
             touches it there); -1 where several do.
     """
 
@@ -62,10 +62,10 @@ class Life:
         return not (self.sides and other.sides) or self.is_with(other)
 
     def is_with(self, other: Life) -> bool:
-        """Return whether in each stretch of both the same branch touches them."""
-        for stretch, side in self.sides:
+        """Return whether in each region of both the same branch touches them."""
+        for region, side in self.sides:
             for beside, its in other.sides:
-                if stretch == beside and (side != its or side < 0):
+                if region == beside and (side != its or side < 0):
                     return False
         return True
 

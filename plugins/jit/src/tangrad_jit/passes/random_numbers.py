@@ -1,4 +1,4 @@
-"""Dropout with given numbers is a pointwise op, which may be in a group; draws ask for sizes alone.
+"""Dropout with dynamic scalars is a pointwise op, which may be in a group; draws ask for sizes.
 
 Rules: `native_dropout` of a seed and an offset is `dropout_mask_scale` of them where both scale by
 the same number to the bit. A draw takes as many numbers as its tensor has elements: it is given the

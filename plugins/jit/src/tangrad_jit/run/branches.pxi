@@ -1,7 +1,7 @@
 # Branches of a program: steps that run without the GIL, on the threads of the pool.
 
 cdef enum:
-    # A stretch is timed so often each way before one is taken; the first run, in turn, does not count.
+    # A parallel region is timed so often each way before one is taken; the first run, in turn, does not count.
     TRIES = 21
 
 cdef struct tg_branch:
@@ -11,7 +11,7 @@ cdef struct tg_branch:
     int status                    # of the one that has ended it early, else 0
     PyObject* error               # its exception
 
-cdef struct tg_stretch:           # the steps that follow, as branches
+cdef struct tg_parallel_region:           # the steps that follow, as branches
     tg_step* steps                # of the program
     tg_branch* branches
     int count
@@ -38,8 +38,8 @@ cdef extern from "Python.h":
 
 cdef void run_branch(int64_t index, void* context) noexcept nogil:
     """Run a branch's steps, up to one that fails or declines."""
-    cdef tg_stretch* stretch = <tg_stretch*>context
-    cdef tg_branch* branch = &stretch.branches[index]
+    cdef tg_parallel_region* region = <tg_parallel_region*>context
+    cdef tg_branch* branch = &region.branches[index]
     branch.done = branch.status = 0
     if PyGILState_GetThisThreadState() == NULL:
         # The interpreter's state of this thread stays: else an exception would go with it, as soon as
@@ -47,7 +47,7 @@ cdef void run_branch(int64_t index, void* context) noexcept nogil:
         PyGILState_Ensure()
         PyEval_SaveThread()
     while branch.done < branch.count:
-        branch.status = run_native(&stretch.steps[branch.steps[branch.done]])
+        branch.status = run_native(&region.steps[branch.steps[branch.done]])
         if branch.status != 0:
             if branch.status != tg.TG_DECLINED:
                 keep_error(branch)
@@ -66,23 +66,23 @@ cdef void keep_error(tg_branch* branch) noexcept with gil:
     Py_XDECREF(trace)
 
 
-cdef tg_branch* first_unfinished(const tg_stretch* stretch) noexcept:
+cdef tg_branch* first_unfinished(const tg_parallel_region* region) noexcept:
     """The branch whose next step is the first in the program's order, NULL where all have run."""
     cdef tg_branch* found = NULL
     cdef tg_branch* branch
     cdef int k
-    for k in range(stretch.count):
-        branch = &stretch.branches[k]
+    for k in range(region.count):
+        branch = &region.branches[k]
         if branch.done < branch.count and (found == NULL or branch.steps[branch.done] < found.steps[found.done]):
             found = branch
     return found
 
 
-cdef void let_go_of_errors(tg_stretch* stretch) noexcept:
+cdef void let_go_of_errors(tg_parallel_region* region) noexcept:
     cdef int k
-    for k in range(stretch.count):
-        Py_XDECREF(stretch.branches[k].error)
-        stretch.branches[k].error = NULL
+    for k in range(region.count):
+        Py_XDECREF(region.branches[k].error)
+        region.branches[k].error = NULL
 
 
 cdef int raise_kept(tg_branch* branch, int status) except -1:
@@ -95,24 +95,24 @@ cdef int raise_kept(tg_branch* branch, int status) except -1:
     return raise_failed(status)
 
 
-cdef bint is_faster_apart(const tg_stretch* stretch) noexcept:
-    """Whether a stretch is to run side by side: as was faster, or to see which way is."""
-    return stretch.apart if stretch.tries == TRIES else stretch.tries % 2 == 1
+cdef bint is_faster_apart(const tg_parallel_region* region) noexcept:
+    """Whether a parallel region is to run side by side: as was faster, or to see which way is."""
+    return region.apart if region.tries == TRIES else region.tries % 2 == 1
 
 
-cdef void note_time(tg_stretch* stretch, bint apart, int64_t taken) noexcept:
+cdef void note_time(tg_parallel_region* region, bint apart, int64_t taken) noexcept:
     """Note how long a run took; after the last try the faster way is taken.
 
     Where other programs have the machine's threads, both ways take about as long: it may be free later.
     """
-    stretch.tries += 1
-    if apart and (stretch.side_by_side == 0 or taken < stretch.side_by_side):
-        stretch.side_by_side = taken
-    if not apart and stretch.tries > 1 and (stretch.in_turn == 0 or taken < stretch.in_turn):
-        stretch.in_turn = taken
-    stretch.apart = stretch.side_by_side < 1.02 * stretch.in_turn
+    region.tries += 1
+    if apart and (region.side_by_side == 0 or taken < region.side_by_side):
+        region.side_by_side = taken
+    if not apart and region.tries > 1 and (region.in_turn == 0 or taken < region.in_turn):
+        region.in_turn = taken
+    region.apart = region.side_by_side < 1.02 * region.in_turn
 
 
-cdef tuple told(const tg_stretch* stretch):
-    return (stretch.count, stretch.apart if stretch.tries == TRIES else None, 1e-9 * stretch.in_turn,
-            1e-9 * stretch.side_by_side)
+cdef tuple told(const tg_parallel_region* region):
+    return (region.count, region.apart if region.tries == TRIES else None, 1e-9 * region.in_turn,
+            1e-9 * region.side_by_side)

@@ -1,7 +1,7 @@
 """Where the values of a run lie: in the arena, or in the memory of what is made later and leaves.
 
-Rule: a value matters from the first to the last place of the graph that knows of it; in a stretch
-of branches it matters which of them touch it, too.
+Rule: a value matters from the first to the last place of the graph that knows of it; in a parallel
+region it matters which branches touch it, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tangrad_jit.graph.ir import Graph, Value
 from tangrad_jit.graph.types import ITEMSIZE
 from tangrad_jit.passes import branches
-from tangrad_jit.passes.branches import Step, Stretch, find_stretches
+from tangrad_jit.passes.branches import ParallelRegion, Step, find_parallel_regions
 from tangrad_jit.passes.in_place_reuse import partners
 from tangrad_jit.passes.memory_plan import Life, lodge, place_in_best_order, place_in_order
 from tangrad_jit.passes.schedule import peak_of
@@ -23,7 +23,7 @@ __all__ = ["Lives", "Placement", "chosen"]
 MOST_ADDED = 1 << 17
 #: A graph's peak may be this share of that of its calls one by one.
 GOAL = 0.8
-# Where not all stretches have room, so few are tried one by one, and of more a quarter.
+# Where not all regions have room, so few are tried one by one, and of more a quarter.
 _FEW = 4
 
 
@@ -72,14 +72,14 @@ class Lives:
         self.steps = steps
 
     def placed(
-        self, stretches: Sequence[Stretch] = (), plain: Placement | None = None
+        self, regions: Sequence[ParallelRegion] = (), plain: Placement | None = None
     ) -> Placement:
-        """Place all values, for a program of which some stretches run in branches.
+        """Place all values, for a program of which some regions run in branches.
 
         Args:
-            stretches: these. plain: the places without branches, whose order is taken.
+            regions: these. plain: the places without branches, whose order is taken.
         """
-        sides = _Sides(stretches, self.steps)
+        sides = _Sides(regions, self.steps)
         shared = self._shared(sides)
         first, last = self.first, dict(self.last)
         bound = set(self.bound)
@@ -146,18 +146,18 @@ def _holder(shared: dict[Value, Value], root: Value) -> Value:
 
 
 def chosen(
-    lives: Lives, threads: int, refused: Collection[Stretch] = ()
-) -> tuple[list[Stretch], Placement, int]:
-    """Return the stretches to run in branches, the places of values then, and what they add.
+    lives: Lives, threads: int, refused: Collection[ParallelRegion] = ()
+) -> tuple[list[ParallelRegion], Placement, int]:
+    """Return the regions to run in branches, the places of values then, and what they add.
 
     Branches need memory at the same time. Where that is more than `MOST_ADDED` bytes and more than
     the goal, those that save least time are left out.
 
     Args:
-        lives: the values. threads: of the host. refused: stretches that have turned out slower.
+        lives: the values. threads: of the host. refused: regions that have turned out slower.
     """
     plain = lives.placed()
-    found = [s for s in find_stretches(lives.steps, threads) if s not in refused]
+    found = [s for s in find_parallel_regions(lives.steps, threads) if s not in refused]
     if not found:
         return [], plain, 0
     most = max(plain.nbytes + MOST_ADDED, lives.bytes_of_goal())
@@ -168,36 +168,36 @@ def chosen(
 
 
 def _within(
-    lives: Lives, found: list[Stretch], plain: Placement, most: int
-) -> tuple[list[Stretch], Placement]:
-    """Return of some stretches those that save most time, as many as an arena has room for."""
-    found = sorted(found, key=lambda stretch: -stretch.saved)
+    lives: Lives, found: list[ParallelRegion], plain: Placement, most: int
+) -> tuple[list[ParallelRegion], Placement]:
+    """Return of some regions those that save most time, as many as an arena has room for."""
+    found = sorted(found, key=lambda region: -region.saved)
     while len(found) > _FEW:
         found = found[: len(found) // 4]
         placement = lives.placed(found, plain)
         if placement.nbytes <= most:
             return found, placement
-    kept: list[Stretch] = []
+    kept: list[ParallelRegion] = []
     placement = plain
-    for stretch in found:
-        tried = lives.placed([*kept, stretch], plain)
+    for region in found:
+        tried = lives.placed([*kept, region], plain)
         if tried.nbytes <= most:
-            kept, placement = [*kept, stretch], tried
+            kept, placement = [*kept, region], tried
     return kept, placement
 
 
 class _Sides:
     """Which branches touch which memory."""
 
-    def __init__(self, stretches: Sequence[Stretch], steps: list[Step]) -> None:
-        self._of: dict[int, int] = {}  # place -> the stretch that it lies in
+    def __init__(self, regions: Sequence[ParallelRegion], steps: list[Step]) -> None:
+        self._of: dict[int, int] = {}  # place -> the region that it lies in
         self._touching: dict[tuple[int, Value], set[int]] = {}
-        if not stretches:
+        if not regions:
             return
         branch_of: dict[int, int] = {}
-        for k, stretch in enumerate(stretches):
-            self._of.update(dict.fromkeys(range(stretch.first, stretch.last + 1), k))
-            for j, places in enumerate(stretch.branches):
+        for k, region in enumerate(regions):
+            self._of.update(dict.fromkeys(range(region.first, region.last + 1), k))
+            for j, places in enumerate(region.branches):
                 branch_of.update(dict.fromkeys(places, j))
         for step in steps:
             if step.place in branch_of:
@@ -206,15 +206,15 @@ class _Sides:
                     self._touching.setdefault(key, set()).add(branch_of[step.place])
 
     def is_used_apart(self, root: Value, end: int) -> bool:
-        """Return whether several branches touch a memory in the stretch where it dies."""
+        """Return whether several branches touch a memory in the region where it dies."""
         return end in self._of and len(self._touching.get((self._of[end], root), ())) > 1
 
     def of(self, roots: list[Value], first: int, last: int) -> tuple[tuple[int, int], ...]:
-        """Return of each stretch where a life begins or ends the branch that touches it, or -1."""
+        """Return of each region where a life begins or ends the branch that touches it, or -1."""
         found = []
-        for stretch in sorted({self._of[at] for at in (first, last) if at in self._of}):
-            touching = {j for root in roots for j in self._touching.get((stretch, root), ())}
-            found.append((stretch, next(iter(touching)) if len(touching) == 1 else -1))
+        for region in sorted({self._of[at] for at in (first, last) if at in self._of}):
+            touching = {j for root in roots for j in self._touching.get((region, root), ())}
+            found.append((region, next(iter(touching)) if len(touching) == 1 else -1))
         return tuple(found)
 
 

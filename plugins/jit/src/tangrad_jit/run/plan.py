@@ -16,7 +16,7 @@ from tangrad_jit._run import Program
 from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, values_in
 from tangrad_jit.graph.types import ITEMSIZE, TensorType
 from tangrad_jit.passes import branches
-from tangrad_jit.passes.branches import Step, Stretch
+from tangrad_jit.passes.branches import ParallelRegion, Step
 from tangrad_jit.passes.in_place_reuse import WRITE_INTO_FIRST
 from tangrad_jit.passes.work import work_of, work_of_loops
 from tangrad_jit.run.arena import Arena
@@ -43,7 +43,7 @@ class Plan:
 
     Attributes:
         arena_bytes: what is used of the arena.
-        stretches: what runs in branches.
+        regions: what runs in branches.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Plan:
         self.graph = graph
         self.groups = list(groups)
         self.arena_bytes = 0
-        self.stretches: list[Stretch] = []
-        self._refused: set[Stretch] = set()
+        self.regions: list[ParallelRegion] = []
+        self._refused: set[ParallelRegion] = set()
         self._shared_arena = Arena() if arena is None else arena
         if not self._shared_arena.lock.acquire(blocking=False):
             # A run is under way, so that its memory cannot be moved.
@@ -94,7 +94,7 @@ class Plan:
     def _keep_what_pays(self) -> None:
         """Plan anew without branches that have turned out no faster: they need memory."""
         self._added = 0
-        told = zip(self.stretches, self.program.branches, strict=True)
+        told = zip(self.regions, self.program.branches, strict=True)
         slow = {s for s, (_, on, turn, apart) in told if not on or apart > _FASTER * turn}
         if slow:
             self._refused |= slow
@@ -248,7 +248,7 @@ class Plan:
             [root for root, kind in kinds if kind == "fresh"],
             self._steps(),
         )
-        self.stretches, placement, self._added = chosen(
+        self.regions, placement, self._added = chosen(
             lives, tangrad.get_num_threads(), self._refused
         )
         self._offsets, self._lodged = placement.offsets, placement.lodged
@@ -320,18 +320,18 @@ class Plan:
         self._hosts = dict.fromkeys(host for host, _ in self._lodged.values())
         for value in self._hosts:
             self._emit_fresh(value, "")
-        begins = {stretch.first: stretch for stretch in self.stretches}
+        begins = {region.first: region for region in self.regions}
         position = 0
         while position < len(self.graph.nodes):
-            stretch = begins.get(position)
-            end = position + 1 if stretch is None else stretch.last + 1
+            region = begins.get(position)
+            end = position + 1 if region is None else region.last + 1
             nodes = self.graph.nodes[position:end]
             for node in nodes:
                 self._emit_results(node)
-            if stretch is None:
+            if region is None:
                 self._emit_node(nodes[0])
             else:
-                self._emit_stretch(stretch)
+                self._emit_parallel_region(region)
             gone = [r for k in range(position, end) for r in self._let_go.get(k, ())]
             if gone:
                 program.add_let_go(tuple(gone))
@@ -388,22 +388,22 @@ class Plan:
             return self._buffers[host], at + value.offset
         return self._buffers[self._through.get(root, root)], value.offset
 
-    def _emit_stretch(self, stretch: Stretch) -> None:
-        """Add the steps of a stretch, and which of them are a branch."""
+    def _emit_parallel_region(self, region: ParallelRegion) -> None:
+        """Add the steps of a parallel region, and which of them are a branch."""
         program = self.program
-        nodes = self.graph.nodes[stretch.first : stretch.last + 1]
+        nodes = self.graph.nodes[region.first : region.last + 1]
         for node in filter(_is_early, nodes):
             self._emit_node(node)
-        begin = program.begin_stretch()
+        begin = program.begin_parallel_region()
         steps: dict[int, list[int]] = {}
-        for position, node in enumerate(nodes, stretch.first):
+        for position, node in enumerate(nodes, region.first):
             before = program.count
             if not _is_early(node):
                 self._emit_node(node)
             steps[position] = list(range(before, program.count))
-        apart = [[k for place in places for k in steps[place]] for places in stretch.branches]
+        apart = [[k for place in places for k in steps[place]] for places in region.branches]
         untimed = branches.costs.always or not branches.costs.timed
-        program.end_stretch(begin, apart, untimed)
+        program.end_parallel_region(begin, apart, untimed)
 
     def _emit_results(self, node: Node) -> None:
         """Make the memory of what leaves the graph."""
@@ -556,7 +556,7 @@ def _is_host(device: str) -> bool:
 
 
 def _is_early(node: Node) -> bool:
-    """Return whether a node may run before its stretch: a draw asks of tensors only their sizes."""
+    """Return whether a node may run before its region: a draw asks of tensors only their sizes."""
     return node.form == DRAW and all(isinstance(v.type, TensorType) for v in node.inputs)
 
 
@@ -565,7 +565,7 @@ def _line_of(node: Node) -> str:
 
 
 def _dense(type: TensorType) -> bool:
-    """Return whether a tensor's elements fill a stretch of memory without gaps."""
+    """Return whether a tensor's elements fill a parallel region of memory without gaps."""
     step = 1
     for stride, size in sorted(zip(type.stride, type.shape, strict=True)):
         if size == 1:

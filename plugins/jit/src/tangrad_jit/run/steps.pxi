@@ -9,7 +9,7 @@ cdef enum:
     GROUP = 5
     GROUPS = 6
     LET_GO = 7
-    STRETCH = 8
+    PARALLEL_REGION = 8
     # Below this many elements giving up the GIL costs more than it frees.
     HELD_ELEMENTS = 16384
 

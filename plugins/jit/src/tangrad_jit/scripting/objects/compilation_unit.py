@@ -27,7 +27,7 @@ Resolver = Callable[[str], Any]
 
 
 class _TextNames(PythonNames):
-    """Names in a text: its own functions, the names of its surroundings, and the language's."""
+    """Names in a text: its own functions, the names of where it stands, and the language's."""
 
     def __init__(self, namespace: Any, resolve: Resolver | None, units: dict[str, Unit]) -> None:
         super().__init__(namespace=namespace)
@@ -113,7 +113,7 @@ def _units(
     return made
 
 
-def _surroundings(frames: int) -> Any:
+def _visible_names(frames: int) -> Any:
     """Return the names that are seen in a frame of Python above the caller's."""
     frame = sys._getframe(1)
     for _ in range(frames):
@@ -148,7 +148,7 @@ class CompilationUnit:
         Raises:
             RuntimeError: the text cannot be scripted, or defines what is there.
         """
-        namespace = {} if rcb is not None else _surroundings(_frames_up + 1)
+        namespace = {} if rcb is not None else _visible_names(_frames_up + 1)
         known = {name: function.script_unit for name, function in self._functions.items()}
         made = _units(lang, namespace, rcb, known, None)
         for name, unit in made.items():
@@ -189,7 +189,7 @@ def define_methods(unit: Any, text: str, frames_up: int = 0, namespace: Any = No
     Raises:
         RuntimeError: the text cannot be scripted.
     """
-    seen = _surroundings(frames_up + 1) if namespace is None else namespace
+    seen = _visible_names(frames_up + 1) if namespace is None else namespace
     made = _units(text, seen, None, {}, unit.type)
     unit.methods.update(made)
     for method in made.values():

@@ -126,7 +126,7 @@ def _linear_batch(size: int, dims: Any, input: Any, weight: Any, bias: Any) -> A
 
 linear = op(
     "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
-    twin="linear",
+    c_implementation="linear",
     dtypes="integral floating complex",
     namespace="nn",
     check=_check_linear,

@@ -155,7 +155,7 @@ def _nll_batch(size: int, dims: Any, self: Any, target: Any, weight: Any, ignore
 nll_loss_elements = op(
     "nll_loss_elements(Tensor self, Tensor target, Tensor? weight, int ignore_index)"
     " -> (Tensor loss, Tensor scale)",
-    twin="nll_loss",
+    c_implementation="nll_loss",
     dtypes="floating",
     check=_check_nll,
     shape=lambda self: [(self.shape[0], *self.shape[2:])] * 2,

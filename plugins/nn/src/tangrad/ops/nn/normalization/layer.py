@@ -339,7 +339,7 @@ def _layer_norm_batch(
 native_layer_norm = op(
     "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias,"
     " float eps) -> (Tensor, Tensor, Tensor)",
-    twin="layer_norm",
+    c_implementation="layer_norm",
     dtypes="floating",
     check=_check_native_layer_norm,
     shape=_layer_norm_shapes,

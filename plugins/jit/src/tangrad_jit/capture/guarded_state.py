@@ -39,7 +39,7 @@ from tangrad_jit.capture.calls import is_library, is_standard
 from tangrad_jit.capture.errors import GuardError
 from tangrad_jit.capture.names import imports_of, names_read, words_of
 
-__all__ = ["Surroundings", "survey"]
+__all__ = ["GuardedState", "survey"]
 
 # Of the source of a number: (identity of what holds it, its place there), and the place in a tuple.
 Key = tuple[Any, ...]
@@ -89,7 +89,7 @@ _CONTAINERS = (
 _BARE = (int, float, complex, str, bytes, tuple, frozenset)
 
 
-class Surroundings:
+class GuardedState:
     """What was found.
 
     Attributes:
@@ -382,7 +382,7 @@ def survey(
     kwargs: Any,
     executed: dict[types.CodeType, Any] | None,
     given: Iterable[Key] = (),
-) -> Surroundings:
+) -> GuardedState:
     """Walk from a function, and from the objects among its arguments, to all that they name.
 
     Args:
@@ -392,7 +392,7 @@ def survey(
             None: all are, and nothing is refused.
         given: keys of the sources of numbers that the graph is given: they may change.
     """
-    found = Surroundings(None if executed is None else set(executed), given)
+    found = GuardedState(None if executed is None else set(executed), given)
     found.add(function, "self" if isinstance(function, nn.Module) else "")
     for item, path in _objects(args, "args"):
         found.add(item, path)

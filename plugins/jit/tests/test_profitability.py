@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 import tangrad
+from tangrad_jit.compiling.profitability import ProfitabilityCheck
 from tangrad_jit.compiling.queued import QueuedCalls
-from tangrad_jit.compiling.race import Race
 
 
 class Clock:
@@ -16,7 +16,7 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now = 0.0
-        monkeypatch.setattr(Race, "clock", staticmethod(lambda: self.now))
+        monkeypatch.setattr(ProfitabilityCheck, "clock", staticmethod(lambda: self.now))
 
     def way(self, *costs):
         """Return what takes these times, again and again, and returns how many calls it had."""
@@ -29,11 +29,11 @@ class Clock:
         return run
 
 
-def decided(race, ours, as_it_is):
-    """Run calls until the race is over; return how many."""
+def decided(check, ours, as_it_is):
+    """Run calls until the check is over; return how many."""
     calls = 0
-    while race.open:
-        race.run(ours, as_it_is)
+    while check.open:
+        check.run(ours, as_it_is)
         calls += 1
     return calls
 
@@ -45,53 +45,53 @@ def clock(monkeypatch):
 
 @pytest.mark.parametrize("cost", [0.2, 0.8])
 def test_few_calls_tell_what_is_much_faster(clock, cost):
-    race = Race()
-    assert decided(race, clock.way(cost), clock.way(1.0)) == 12
-    assert not race.lost
-    assert race.times == pytest.approx((cost, 1.0))
+    check = ProfitabilityCheck()
+    assert decided(check, clock.way(cost), clock.way(1.0)) == 12
+    assert not check.lost
+    assert check.times == pytest.approx((cost, 1.0))
 
 
 @pytest.mark.parametrize(
     ("cost", "lost"), [(0.95, False), (1.0, False), (1.02, False), (1.05, True), (9.0, True)]
 )
 def test_nothing_is_dropped_before_many_calls(clock, cost, lost):
-    race = Race()
-    assert decided(race, clock.way(cost), clock.way(1.0)) == 72
-    assert race.lost is lost
+    check = ProfitabilityCheck()
+    assert decided(check, clock.way(cost), clock.way(1.0)) == 72
+    assert check.lost is lost
 
 
 def test_a_slow_start_is_forgiven(clock):
-    race, slow = Race(), [3.0] * 10
-    decided(race, clock.way(*slow, 0.5), clock.way(1.0))
-    assert not race.lost
+    check, slow = ProfitabilityCheck(), [3.0] * 10
+    decided(check, clock.way(*slow, 0.5), clock.way(1.0))
+    assert not check.lost
 
 
 def test_the_least_times_count_whatever_else_the_machine_does(clock):
-    race = Race()
-    decided(race, clock.way(7.0, 0.5, 3.0), clock.way(1.0, 1.1, 9.0))
-    assert not race.lost
-    race = Race()
-    decided(race, clock.way(2.0, 1.5, 30.0), clock.way(8.0, 8.0, 1.0))
-    assert race.lost
+    check = ProfitabilityCheck()
+    decided(check, clock.way(7.0, 0.5, 3.0), clock.way(1.0, 1.1, 9.0))
+    assert not check.lost
+    check = ProfitabilityCheck()
+    decided(check, clock.way(2.0, 1.5, 30.0), clock.way(8.0, 8.0, 1.0))
+    assert check.lost
 
 
 def test_each_call_is_run_once_and_one_that_raises_is_not_counted(clock):
-    race, ours, as_it_is = Race(), clock.way(1.0), clock.way(1.0)
-    assert [race.run(ours, as_it_is) for _ in range(4)] == [1, 1, 2, 2]
+    check, ours, as_it_is = ProfitabilityCheck(), clock.way(1.0), clock.way(1.0)
+    assert [check.run(ours, as_it_is) for _ in range(4)] == [1, 1, 2, 2]
 
     def raises():
         clock.now -= 100.0
         raise ArithmeticError
 
     with pytest.raises(ArithmeticError):
-        race.run(raises, as_it_is)
-    assert race.run(ours, as_it_is) == 3
-    decided(race, ours, as_it_is)
-    assert race.times == pytest.approx((1.0, 1.0))
+        check.run(raises, as_it_is)
+    assert check.run(ours, as_it_is) == 3
+    decided(check, ours, as_it_is)
+    assert check.times == pytest.approx((1.0, 1.0))
 
 
 def compiled_until_it_is_known(clock, monkeypatch, of_graph, of_guards, of_function):
-    """Return a compiled function after a race in which its parts take these times."""
+    """Return a compiled function, checked for profit with parts that take these times."""
 
     def program(x):
         return x * 2 + 1

@@ -20,9 +20,12 @@ ROUNDED_OTHERWISE = ("pow",)
 DTYPES = ("float32", "int64", "complex64", "bool")
 
 
-def ops_with_twins():
-    ops = {name: op for name, op in registry.load_all().items() if op.definition.twin is not None}
-    return {name: op for name, op in ops.items() if op.twin is not None}
+def answered_by_c():
+    return {
+        name: op
+        for name, op in registry.load_all().items()
+        if op.definition.c_implementation is not None and op.c_implementation is not None
+    }
 
 
 def tensor_of(values, dtype):
@@ -54,47 +57,49 @@ def without_values(name):
 
 def samples_of(name):
     """Return the samples of an op, or of the public op that it is a form of."""
-    op = ops_with_twins()[name]
+    op = answered_by_c()[name]
     public = next((o for o in registry.OPS.values() if op in (o.overloads or ())), op)
     return op.definition.samples or public.definition.samples
 
 
-COMPARED = [n for n in sorted(ops_with_twins()) if samples_of(n) and not without_values(n)]
+COMPARED = [n for n in sorted(answered_by_c()) if samples_of(n) and not without_values(n)]
 
 
 @pytest.mark.parametrize("name", COMPARED)
-def test_an_op_says_the_same_with_and_without_its_twin(name):
-    op = ops_with_twins()[name]
+def test_an_op_says_the_same_with_and_without_its_c_implementation(name):
+    op = answered_by_c()[name]
     public = next((o for o in registry.OPS.values() if op in (o.overloads or ())), op)
     for dtype in DTYPES:
         for sample in samples_of(name)(Sampler(dtype)):
-            with_twin = outcome(public, sample)
-            _C.use_twin(op, False)
+            with_c = outcome(public, sample)
+            _C.use_c_implementation(op, False)
             try:
                 without = outcome(public, sample)
             finally:
-                _C.use_twin(op, True)
-            if name in ROUNDED_OTHERWISE and len(with_twin) == 3:
-                assert with_twin[:2] == without[:2]
-                np.testing.assert_allclose(with_twin[2], without[2], rtol=1e-6)
+                _C.use_c_implementation(op, True)
+            if name in ROUNDED_OTHERWISE and len(with_c) == 3:
+                assert with_c[:2] == without[:2]
+                np.testing.assert_allclose(with_c[2], without[2], rtol=1e-6)
             else:
-                assert repr(with_twin) == repr(without), (dtype, sample)
+                assert repr(with_c) == repr(without), (dtype, sample)
 
 
-def test_every_twin_is_declared_by_an_op_of_its_kind():
-    declared = {op.twin: op.kind for op in ops_with_twins().values()}
-    assert declared == {name: kind for name, (kind, _, _) in _C.twins().items()}
+def test_every_c_implementation_is_declared_by_an_op_of_its_kind():
+    declared = {op.c_implementation: op.kind for op in answered_by_c().values()}
+    assert declared == {name: kind for name, (kind, _, _) in _C.c_implementations().items()}
 
 
-def test_a_signature_that_its_twin_was_not_written_for_is_refused():
-    with pytest.raises(TypeError, match=r"'twin 'transpose'|stands in for a view"):
-        composite("turned(Tensor self, dim dim0, dim dim1) -> Tensor", twin="transpose")(
-            lambda: None
-        )
+def given(schema, name):
+    composite(schema, c_implementation=name)(lambda: None)
+
+
+def test_a_signature_that_its_c_implementation_was_not_written_for_is_refused():
+    with pytest.raises(TypeError, match=r"C implementation 'transpose'|stands in for a view"):
+        given("turned(Tensor self, dim dim0, dim dim1) -> Tensor", "transpose")
     with pytest.raises(TypeError, match="reads 'Tensor other'.*change both together"):
-        composite("times(Tensor self, Tensor factor) -> Tensor", twin="matmul")(lambda: None)
-    with pytest.raises(TypeError, match="C has no twin 'nothing'"):
-        composite("times(Tensor self, Tensor other) -> Tensor", twin="nothing")(lambda: None)
+        given("times(Tensor self, Tensor factor) -> Tensor", "matmul")
+    with pytest.raises(TypeError, match="there is no C implementation 'nothing'"):
+        given("times(Tensor self, Tensor other) -> Tensor", "nothing")
 
 
 def test_what_c_calls_by_place_has_the_parameters_that_it_gives():
@@ -113,10 +118,10 @@ def test_every_op_that_c_calls_by_place_is_listed():
     assert found - {"view"} <= set(_C.called_ops())
 
 
-def test_an_op_with_a_twin_tells_for_which_calls_c_answers():
+def test_an_op_with_a_c_implementation_tells_for_which_calls_c_answers():
     from tangrad.ops.definition.describe import describe
 
-    assert "C answers first (twin 'matmul'): two matrices" in describe("matmul")
+    assert "C answers first ('matmul'): two matrices" in describe("matmul")
     assert "C answers first" not in describe("sin")
 
 

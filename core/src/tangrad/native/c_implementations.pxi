@@ -1,5 +1,5 @@
-# The twins: what C computes in the place of a definition's Python, for the calls that programs make
-# most. A definition names its twin (`twin="matmul"`) and the op reads its arguments where the
+# C implementations of ops, which answer in place of a definition's Python, for the calls that programs make
+# most. A definition names it (`c_implementation="matmul"`) and the op reads its arguments where the
 # definition's signature has them; every other call, and every error, is the definition's.
 
 _SIZED = "int[] size, dtype? dtype, layout? layout, device? device, bool requires_grad"
@@ -11,7 +11,7 @@ _FLOATING = "floating tensors of one dtype and device with nothing left to resol
 _ALL = "all calls"
 
 # {name: (kind of the op, number, the parameters that it reads, the calls that it answers)}
-TWINS = {
+C_IMPLEMENTATIONS = {
     "matmul": ("composite", SHORT_MATMUL, "Tensor self, Tensor other",
                "two matrices, a matrix by a vector, two stacks of equal length"),
     "softmax": ("composite", SHORT_SOFTMAX, "Tensor self, dim dim, dtype? dtype", "no dtype is asked for"),
@@ -93,9 +93,9 @@ CALLED = {
 }
 
 
-def twins():
-    """Return {name: (kind of op, the parameters that it reads, the calls that it answers)} of all twins."""
-    return {name: (kind, reads, calls) for name, (kind, number, reads, calls) in TWINS.items()}
+def c_implementations():
+    """Return {name: (kind of op, the parameters that it reads, the calls that it answers)} of all C implementations."""
+    return {name: (kind, reads, calls) for name, (kind, number, reads, calls) in C_IMPLEMENTATIONS.items()}
 
 
 def called_ops():
@@ -103,13 +103,13 @@ def called_ops():
     return {name: tuple(names.split()) for name, names in CALLED.items()}
 
 
-def use_twin(Op op not None, bint used):
-    """Say whether C answers the calls of an op that its twin is for, or the definition all of them."""
-    if op.twin is not None:
-        set_twin(op, TWINS[op.twin][1] if used else 0)
+def use_c_implementation(Op op not None, bint used):
+    """Say whether C answers the calls of an op that it is for, or the definition all of them."""
+    if op.c_implementation is not None:
+        set_c_implementation(op, C_IMPLEMENTATIONS[op.c_implementation][1] if used else 0)
 
 
-cdef int set_twin(Op op, int number) except -1:
+cdef int set_c_implementation(Op op, int number) except -1:
     if op.kind_ == OP_VIEW:
         op.native_view = number
     elif op.kind_ == OP_KERNEL:
@@ -119,31 +119,31 @@ cdef int set_twin(Op op, int number) except -1:
     return 0
 
 
-cdef int find_twin(Op op, list params) except -1:
-    """Find the places of the arguments that a twin reads.
+cdef int find_c_implementation(Op op, list params) except -1:
+    """Find the places of the arguments that it reads.
 
     Raises:
-        TypeError: there is no such twin, or it was not written for this kind of op or signature.
+        TypeError: there is no such C implementation, or it was not written for this kind of op or signature.
     """
     cdef int k
-    op.twin = op.definition.twin
-    if op.twin is None:
+    op.c_implementation = op.definition.c_implementation
+    if op.c_implementation is None:
         return 0
-    if op.twin not in TWINS:
-        raise TypeError(f"'{op.name}': C has no twin '{op.twin}'")
-    kind, number, reads, _ = TWINS[op.twin]
+    if op.c_implementation not in C_IMPLEMENTATIONS:
+        raise TypeError(f"'{op.name}': there is no C implementation '{op.c_implementation}'")
+    kind, number, reads, _ = C_IMPLEMENTATIONS[op.c_implementation]
     if kind != op.kind:
-        raise TypeError(f"'{op.name}' is of kind {op.kind}: its twin '{op.twin}' in C stands in for a {kind}")
+        raise TypeError(f"'{op.name}' is of kind {op.kind}: its C implementation '{op.c_implementation}' stands in for a {kind}")
     types = {p[0]: p[1] for p in params}
     for k, declared in enumerate(reads.split(", ")):
         type_, name = declared.split(" ")
         if types.get(name) != type_:
-            raise TypeError(f"'{op.name}': its twin '{op.twin}' in C (native/twins.pxi) reads '{declared}', which the "
+            raise TypeError(f"'{op.name}': its C implementation '{op.c_implementation}' (native/c_implementations.pxi) reads '{declared}', which the "
                             "signature does not have; change both together")
         op.at[k] = op.names.index(name)
-    return set_twin(op, number)
+    return set_c_implementation(op, number)
 
 
 cdef inline PyObject* given(Op op, PyObject** flat, int k) noexcept:
-    """The argument for the twin's parameter number k."""
+    """The argument for the C implementation's parameter number k."""
     return flat[op.at[k]]

@@ -23,7 +23,7 @@ from tangrad_jit.capture.numbers import COMPARISONS, Number, made_for, plain
 from tangrad_jit.graph.ir import Value
 from tangrad_jit.graph.numbers import NUMBER_OPS
 
-__all__ = ["FollowedSizes", "FollowSizes"]
+__all__ = ["SymbolicSizes", "FollowSizes"]
 
 _SYMBOLIC = (tangrad.SymInt, tangrad.SymFloat)
 # Ops that make or show tensors of sizes they are given, and decide nothing else by them.
@@ -41,7 +41,7 @@ _TELL_NO_SIZE = frozenset(
 )
 
 
-class FollowedSizes:
+class SymbolicSizes:
     """What one run's program has read of sizes.
 
     Args:
@@ -74,8 +74,8 @@ class FollowedSizes:
         """Whether the run goes on in this thread, outside of any op."""
         return self.recorder.failure is None and innermost_tracer() is self.recorder
 
-    def followed(self) -> FollowSizes:
-        """Return a context in which calls of the program are followed."""
+    def symbolic(self) -> FollowSizes:
+        """Return a context in which sizes that the program reads are symbolic."""
         return FollowSizes(self)
 
     def lose(self, reason: str) -> None:
@@ -234,7 +234,7 @@ def _caller() -> CodeType:
 
 
 _BETWEEN = (
-    "capture/followed_sizes.py",
+    "capture/symbolic_sizes.py",
     "dispatch/overrides.py",
     "tangrad/overrides.py",
     "dispatch/stack.py",
@@ -255,9 +255,9 @@ def _is_of_tensors(result: Any) -> bool:
 
 
 class FollowSizes(TorchFunctionMode):
-    """The mode that hands calls of a program over while its sizes are followed."""
+    """The mode that hands calls of a program over while its sizes are symbolic."""
 
-    def __init__(self, sizes: FollowedSizes) -> None:
+    def __init__(self, sizes: SymbolicSizes) -> None:
         super().__init__()
         self.sizes = sizes
 

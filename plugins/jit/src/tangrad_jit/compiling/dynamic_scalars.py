@@ -11,17 +11,17 @@ from tangrad_jit.compiling.recording import Recording
 from tangrad_jit.graph.ir import Value
 from tangrad_jit.graph.printer import text_of
 
-__all__ = ["GivenNumbers"]
+__all__ = ["DynamicScalars"]
 
 _Computed = Callable[[list[Any]], Any]
 
 
-class GivenNumbers:
+class DynamicScalars:
     """Where numbers are taken from before each run, and what the recorded run asked of them.
 
     A graph was recorded at certain numbers. Before it runs at others, a run there is recorded,
     too: the texts of both must be the same, so that no number has come into the graph by a way
-    that was not followed.
+    that was not symbolic.
 
     Attributes:
         recorded: the numbers of the recording.

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Race"]
+__all__ = ["ProfitabilityCheck"]
 
 # Calls of each way before the first comparison, and before the last.
 _FIRST = 6
@@ -18,7 +18,7 @@ _WINS = 0.9
 _EXACT = 0.03
 
 
-class Race:
+class ProfitabilityCheck:
     """Runs the calls of a function by two ways, one call by one and the next by the other.
 
     Both ways are right, so no call is run twice. Their least times are compared: what else the

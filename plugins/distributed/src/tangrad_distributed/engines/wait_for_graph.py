@@ -1,9 +1,9 @@
-"""Find ranks of a machine that wait for each other in a circle, in whatever groups.
+"""Find ranks of a machine that wait for each other in a cycle, in whatever groups.
 
 A rank shows whom it waits for only where nothing but the waiting thread could go on: no other
-thread of the program, no message and no collective under way. A rank that sees a circle through
-itself looks again whether its own wait is over, and if it is not, signs the circle: its members and
-the numbers of their waits. A circle that all of its members have signed stays: each of them had
+thread of the program, no message and no collective under way. A rank that sees a cycle through
+itself looks again whether its own wait is over, and if it is not, signs the cycle: its members and
+the numbers of their waits. A cycle that all of its members have signed stays: each of them had
 done all it does for others before it showed its wait, and each found its own wait unmet after that.
 """
 
@@ -54,14 +54,14 @@ class Group(Protocol):
         """Tell all others that this rank gave up."""
 
 
-class Circles:
+class WaitForGraph:
     """Show whom a rank waits for, and raise where that leads back to it.
 
     Args:
         board: the first group of this rank, in whose pages all that have no other members show it.
         waits: where in a page it stands whom the rank waits for, plus one; 0 for nobody.
         epoch: where the number of the wait stands.
-        signed: where the circle stands that the rank has signed.
+        signed: where the cycle stands that the rank has signed.
     """
 
     def __init__(self, board: Group, waits: int, epoch: int, signed: int) -> None:
@@ -91,7 +91,7 @@ class Circles:
             self._post(self._waits, 0)
 
     def look(self, group: Group, peer: int, what: Signature, still: Callable[[], bool]) -> None:
-        """Show that the rank waits for another one, and look for a circle.
+        """Show that the rank waits for another one, and look for a cycle.
 
         Args:
             group: in which it waits.
@@ -138,7 +138,7 @@ class Circles:
         return not any(one.under_way or one.busy() for one in self._groups)
 
     def _path(self) -> list[tuple[int, int, int]] | None:
-        """Return (rank, whom it waits for, which wait it is) around the circle through here."""
+        """Return (rank, whom it waits for, which wait it is) around the cycle through here."""
         path, rank = [], self._board.rank
         for _ in range(self._board.size):
             epoch = self._word(rank, self._epoch)
