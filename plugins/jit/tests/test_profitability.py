@@ -213,7 +213,7 @@ def test_explain_opens_with_a_verdict(clock, monkeypatch):
     told = str(tangrad.compile.explain(branches, x)).splitlines()
     assert told[0] == "verdict: the function runs as it is, not as a graph"
     assert "looks at the value of a tensor" in told[1]
-    assert told[1].endswith(f"(test_race.py:{branches.__code__.co_firstlineno + 1})")
+    assert told[1].endswith(f"(test_profitability.py:{branches.__code__.co_firstlineno + 1})")
     assert told[2] == (
         "  to change: take where(condition, a, b) in place of a branch, or return the tensor and "
         "read it outside of the function"
