@@ -31,6 +31,7 @@ from tangrad._C import set_default_device as set_default_device
 from tangrad._C import set_default_dtype as set_default_dtype
 from tangrad._C import strided as strided
 from tangrad.compat.torch_version import TorchVersion as _TorchVersion
+from tangrad.discovery import VERSION as _VERSION
 from tangrad.discovery import namespaces as _namespaces
 from tangrad.discovery import neutral as _neutral
 from tangrad.tensor import protocol as _protocol
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from tangrad.tensor.construct import tensor as tensor
 
-__version__ = _TorchVersion("2.13.0+tangrad0.2.0")
+__version__ = _TorchVersion("2.13.0+tangrad" + _VERSION)
 
 _C.install_constructor(
     _protocol.construct,
@@ -263,7 +264,7 @@ def _find_op(name: str) -> object:
 
 
 _namespaces.install()
-_namespaces.own_places = _OWN_PLACES
+_namespaces.own_places, _namespaces.own_names = _OWN_PLACES, frozenset(_SUBMODULES)
 _protocol.find_further, _protocol.further_names = _find_method, _method_names
 _protocol.device_names = _flag_names
 _C.set_driver_source(_find_driver, lambda name: name in _neutral.device_flags())

@@ -28,6 +28,7 @@ class Site:
         entry_points: Mapping[str, Mapping[str, str]],
         modules: Mapping[str, str],
         version: str = "1.0",
+        requires: str = "",
     ) -> None:
         for path, source in modules.items():
             file = self.folder / path
@@ -36,6 +37,7 @@ class Site:
         metadata = self._metadata(distribution, version)
         metadata.mkdir()
         text = f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
+        text += f"Requires-Dist: {requires}\n" if requires else ""
         (metadata / "METADATA").write_text(text)
         (metadata / "RECORD").write_text("\n".join(modules))
         lines = [

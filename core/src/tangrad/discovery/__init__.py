@@ -6,6 +6,10 @@ documents, `namespaces` answers for `tangrad.<name>`. Nothing here is loaded bef
 
 from __future__ import annotations
 
+#: Version of the core, which every package of the same minor fits; what `tangrad.__version__` ends
+#: with.
+VERSION = "0.2.0"
+
 #: Version of the plugin interface; a plugin module says `API = 1` for the one it was made for.
 API_VERSION = 1
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tangrad.discovery import API_VERSION, OLDEST_API_VERSION
+from tangrad.discovery import API_VERSION, OLDEST_API_VERSION, VERSION
 
 if TYPE_CHECKING:
     from tangrad.discovery.metadata import EntryPoint
@@ -407,10 +407,10 @@ def _look() -> _Scan:
     from tangrad.discovery.metadata import identify
 
     scan = _Scan()
-    disabled = _disabled_names()
+    disabled, of_core = _disabled_names(), VERSION.split(".")
     seen: set[str] = set()
     for text, distribution in _distributions_with_plugins():
-        name, version = identify(distribution)
+        name, version, wanted = identify(distribution)
         if _normalized(name) in seen:
             continue  # shadowed by an earlier entry of sys.path, as its modules are
         seen.add(_normalized(name))
@@ -421,6 +421,8 @@ def _look() -> _Scan:
             off = bool(disabled & (everything | named))
             plugin = Plugin(entry_point, name, version, off)
             scan.plugins.setdefault((plugin.group, plugin.name), []).append(plugin)
+            if wanted is not None and wanted != of_core[: len(wanted)]:
+                scan.failures[(plugin.identity, "API version")] = _of_another_minor(plugin, wanted)
     for claims in scan.plugins.values():
         claims.sort(key=lambda p: (p.distribution, p.value))
     return scan
@@ -499,6 +501,16 @@ def _api_problem(plugin: Plugin, loaded: Any) -> tuple[str, str] | None:
         cause = f"made for plugin API {stated}, this tangrad needs at least {OLDEST_API_VERSION}"
         return cause, _upgrade(plugin)
     return None
+
+
+def _of_another_minor(plugin: Plugin, wanted: list[str]) -> Failure:
+    """Return the failure of a package that was made for another minor version of the core."""
+    cause = f"made for tangrad-core {'.'.join(wanted)}, and tangrad-core {VERSION} is installed"
+    older = [int(n) for n in wanted if n.isdigit()] < [int(n) for n in VERSION.split(".")]
+    remedy = f"Run: pip install --upgrade tangrad {plugin.distribution}"
+    if older:
+        remedy += f" (or, to stay: pip install 'tangrad-core~={'.'.join(wanted)}.0')"
+    return Failure(plugin, "API version", cause, remedy)
 
 
 def _import_remedy(plugin: Plugin, error: BaseException) -> str:

@@ -72,20 +72,29 @@ def _in_archive(entry: str) -> Iterator[Any]:
         yield from distributions(path=[entry])
 
 
-def identify(distribution: Any) -> tuple[str, str]:
-    """Return name and version, from the folder's name where METADATA is missing."""
+def identify(distribution: Any) -> tuple[str, str, list[str] | None]:
+    """Return what a distribution says of itself.
+
+    Returns:
+        Its name and version, from the folder's name where METADATA is missing; the version of the
+        core that it is pinned to by `~=`, without its last part, or None.
+    """
     try:
         text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
     except (OSError, UnicodeDecodeError):
         text = ""
-    # The two lines alone: parsing the message with its long text takes a millisecond.
-    head = text.partition("\n\n")[0].splitlines()
-    said = {key: value.strip() for key, _, value in (line.partition(":") for line in head)}
+    # These lines alone: parsing the message with its long text takes a millisecond.
+    head = text.partition("\n\n")[0]
+    said = {
+        key: value.strip() for key, _, value in (line.partition(":") for line in head.splitlines())
+    }
     name, version = said.get("Name", ""), said.get("Version", "")
+    pin = head.partition("\nRequires-Dist: tangrad-core~=")[2].partition("\n")[0]
+    core = pin.strip().split(".")[:-1] if pin and ";" not in pin else None
     if not name:
         folder = os.path.basename(str(getattr(distribution, "_path", "unknown distribution")))
         name, _, version = folder.removesuffix(".dist-info").partition("-")
-    return name, version or "unknown version"
+    return name, version or "unknown version", core
 
 
 def entry_points(text: str) -> list[EntryPoint]:

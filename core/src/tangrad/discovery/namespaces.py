@@ -33,6 +33,8 @@ _aliases: dict[str, ModuleType] = {}
 
 # {public name: module}: modules of the core that stand elsewhere than where PyTorch shows them.
 own_places: dict[str, str] = {}
+# Modules of the core, for which no plugin is looked for.
+own_names: frozenset[str] = frozenset()
 
 
 class BrokenPluginAttribute(AttributeError, RuntimeError):
@@ -141,6 +143,35 @@ def install() -> None:
     """Have `import tangrad.<name>` ask the plugins after everything else failed."""
     if not any(isinstance(finder, _PluginFinder) for finder in sys.meta_path):
         sys.meta_path.append(_PluginFinder())
+        sys.meta_path.insert(0, _Guard())
+
+
+class _Guard:
+    """Refuse what is installed beside the core's files and was made for another minor version.
+
+    Python finds such a module by itself, so it is looked at before: first in line.
+    """
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> None:
+        if not fullname.startswith(PREFIX):
+            return
+        name = fullname.removeprefix(PREFIX)
+        # A scan is made for what may be a package's alone: not for modules of the core.
+        if _known(name) if "." in name else name not in own_names and is_listed(name):
+            from tangrad.discovery import discovery
+
+            for plugin in discovery.current().plugins[discovery.NAMES, name]:
+                try:
+                    discovery.raise_kept(plugin, "API version")
+                except discovery.PluginError as error:
+                    message = f"'{fullname}' cannot be used: {error}"
+                    raise BrokenPluginModule(message) from None
+
+
+def _known(name: str) -> bool:
+    """Return whether the scan, if there was one, found a package that lists a name."""
+    discovery = sys.modules.get("tangrad.discovery.discovery")
+    return discovery is not None and name in discovery.known_names(discovery.NAMES)
 
 
 class _PluginFinder:
