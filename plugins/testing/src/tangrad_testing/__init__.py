@@ -1,3 +1,1 @@
 """The conformance kit of tangrad: test bodies that run for every op, dtype and device."""
-
-__version__ = "0.1.0"
