@@ -59,19 +59,22 @@ STARTED = time.monotonic()
 
 def main() -> None:
     """Build what is missing or out of date and list the wheelhouse."""
+    global DIST
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("wanted", nargs="*", help='such as "tangrad[standard]" (default: all)')
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="builds at once")
     parser.add_argument("--force", action="store_true", help="rebuild even what is up to date")
     parser.add_argument("--portable", action="store_true", help="compile every level of x86-64")
+    parser.add_argument("--out", type=Path, default=DIST, help="another folder than dist/")
     arguments = parser.parse_args()
+    DIST = arguments.out.resolve()
     choose_levels(arguments.portable)
     if arguments.force:
         shutil.rmtree(DIST, ignore_errors=True)
-    DIST.mkdir(exist_ok=True)
+    DIST.mkdir(parents=True, exist_ok=True)
     build_all(arguments.jobs, arguments.wanted)
     for wheel in sorted(DIST.glob("*.whl")):
-        print(f"{wheel.relative_to(ROOT)}  {wheel.stat().st_size / 2**20:.2f} MiB")
+        print(f"{os.path.relpath(wheel, ROOT)}  {wheel.stat().st_size / 2**20:.2f} MiB")
 
 
 def choose_levels(portable: bool) -> None:

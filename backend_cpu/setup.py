@@ -87,7 +87,7 @@ class BuildKernels(build_ext):
         include = [include_directory(), str(NATIVE), str(folder), sysconfig.get_path("include")]
         work = handwritten() + [(path, None) for path in shared]
         work += [(path, level) for path in generated for level in LEVELS]
-        ext.extra_objects = [str(path) for path in compile_all(work, self.build_temp, include)]
+        ext.extra_objects = [str(path) for path in compile_all(work, include)]
         # Else setuptools looks at the Cython source only, and does not link again.
         ext.depends = ext.extra_objects
         ext.include_dirs = include
@@ -103,12 +103,12 @@ class CompileEarly(Command):
         self.include = ""
 
     def finalize_options(self) -> None:
-        self.build_temp = self.get_finalized_command("build_ext").build_temp
+        """Accept any folder: the compiler tells what is missing in it."""
 
     def run(self) -> None:
         """Leave the objects where the build of the extension looks for them."""
         include = [self.include, str(NATIVE), sysconfig.get_path("include")]
-        compile_all(handwritten(), self.build_temp, include)
+        compile_all(handwritten(), include)
 
 
 def kernel_files() -> list[Path]:
@@ -122,15 +122,12 @@ def handwritten() -> list[tuple[Path, str | None]]:
     return [*shared, *((path, level) for path in kernel_files() for level in LEVELS)]
 
 
-def compile_all(
-    work: list[tuple[Path, str | None]], build_temp: str, include: list[str]
-) -> list[Path]:
+def compile_all(work: list[tuple[Path, str | None]], include: list[str]) -> list[Path]:
     """Compile files, as many at once as TANGRAD_JOBS says, and tell how far it is.
 
     Args:
         work: C files with their levels.
-        build_temp: folder for what is of use to the build only.
-        include: folders of headers, that of the core first.
+        include: folders of headers, that of the core first, that of Python last.
 
     Returns:
         The objects.
@@ -138,7 +135,8 @@ def compile_all(
     # The largest files first: the last to finish decides how long all take.
     work = sorted(work, key=lambda item: -item[0].stat().st_size)
     headers = digest([*NATIVE.rglob("*.h"), Path(include[0]) / "native" / "tangrad_abi.h"])
-    folder = Path(build_temp) / "objects"
+    # One folder for all interpreters: kernels see nothing of Python, and are compiled once.
+    folder = HERE / "build" / "objects"
     folder.mkdir(parents=True, exist_ok=True)
     jobs = int(os.environ.get("TANGRAD_JOBS") or os.cpu_count() or 1)
     with ThreadPoolExecutor(jobs) as pool:
@@ -163,7 +161,8 @@ def compile_one(
     """
     compiler = os.environ.get("CC", sysconfig.get_config_var("CC") or "cc").split()
     command = [*compiler, *FLAGS, *flags_of(source, level)]
-    key = hashlib.sha256(" ".join([*command, headers]).encode() + source.read_bytes()).hexdigest()
+    depends = [*command, headers, *([] if level else include[-1:])]
+    key = hashlib.sha256(" ".join(depends).encode() + source.read_bytes()).hexdigest()
     stem = f"{source.stem}.{level or 'shared'}"
     target = folder / f"{stem}.{key[:16]}.o"
     if target.exists():
