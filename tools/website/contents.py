@@ -23,7 +23,7 @@ SIDEBAR: dict[str, list[str]] = {
     ],
     "Why": [
         *("architecture", "from-scratch", "fast-paths", "allocator", "cpu", "cuda", "jit"),
-        *("sparse", "distributed", "scaling", "site", "contributing"),
+        *("sparse", "distributed", "scaling", "site", "releasing", "security", "contributing"),
     ],
     "Packages": [],  # the README of each, by name
 }
@@ -32,6 +32,7 @@ ELSEWHERE = {
     "README.md": "readme",
     "CONTRIBUTING.md": "contributing",
     "CHANGELOG.md": "changelog",
+    "SECURITY.md": "security",
     "backend_cuda/VERIFIED.md": "packages/cuda-verified",
 }
 

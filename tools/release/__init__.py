@@ -1,0 +1,1 @@
+"""Make a release: wheels for several interpreters, source distributions, a bill, an index."""
