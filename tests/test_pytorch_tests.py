@@ -60,6 +60,7 @@ def missed(kind: str, name: str, text: str = "") -> dict[str, str]:
         ({"verdict": "hang"}, "hang"),
         ({"verdict": "crash"}, "crash"),
         ({"verdict": "skip"}, "skipped"),
+        ({"verdict": "skip", "text": "PyTorch is built without MKL-DNN support"}, "private"),
         (None, "skipped"),
         ({"verdict": "fail", "kind": "AssertionError", "text": "1 != 2"}, "value"),
         ({"verdict": "fail", "kind": "AssertionError", "text": "X not raised"}, "accepted"),
@@ -69,6 +70,11 @@ def missed(kind: str, name: str, text: str = "") -> dict[str, str]:
         (missed("AttributeError", "_lazy_clone"), "private"),
         (missed("PrivateName", "torch._refs.sum"), "private"),
         (missed("PrivateName", "torch._not_listed"), "name"),
+        (
+            missed("MissingPluginError", "m", "it has no 'tangrad._functorch.x': not there"),
+            "private",
+        ),
+        (missed("AssertionError", "", '"a" does not match "private name torch._C.x"'), "private"),
         (missed("ImportError", "m", "cannot import name '_lazy_clone' from 'm'"), "private"),
     ],
 )

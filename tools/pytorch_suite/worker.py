@@ -314,17 +314,18 @@ class Worker:
 
     def verdict(self, record: Record) -> tuple[str, dict[str, str]]:
         """Return what became of a test, and of a failure its description."""
-        verdict = "pass"
+        verdict, more = "pass", {}
         for kind, told in record.told:
+            reason = told
             if kind in ("error", "fail"):
-                error = told[1]
+                reason = error = told[1]
                 if isinstance(error, TimeLimit):
                     return "hang", {}
                 if not isinstance(error, unittest.SkipTest):
                     return kind, self.describe(error)
                 kind = "skip"
-            verdict = kind
-        return verdict, {}
+            verdict, more = kind, {"text": str(reason)} if kind == "skip" else {}
+        return verdict, more
 
 
 def main() -> None:
