@@ -244,3 +244,37 @@ def test_embeddings_learn_by_sparse_gradients(optimizer, mode):
         return [table.weight.grad.is_sparse, table.weight.grad, table.weight]
 
     both(program)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("kept", [False, True])
+def test_gradients_of_both_layouts_are_added(order, kept):
+    class Fixed(tangrad.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, gradient):
+            ctx.gradient = gradient
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, _):
+            return ctx.gradient, None
+
+    sparse = tangrad.sparse_coo_tensor(tangrad.tensor([[0, 2]]), tangrad.tensor([3.0, 4.0]), (3,))
+    gradients = sparse, tangrad.tensor([1.0, 2.0, 3.0])
+    first, second = (gradients[k] for k in order)
+    x = tangrad.zeros(3, requires_grad=True)
+    if kept:
+        x.grad = first
+        Fixed.apply(x, second).sum().backward()
+    else:
+        (Fixed.apply(x, first) + Fixed.apply(x, second)).sum().backward()
+    assert x.grad.tolist() == [4, 2, 7]
+
+
+def test_a_sparse_gradient_takes_another_in_place():
+    x = tangrad.zeros(3, requires_grad=True)
+    sparse = tangrad.sparse_coo_tensor(tangrad.tensor([[0]]), tangrad.tensor([3.0]), (3,))
+    x.grad = held = sparse.clone()
+    x.backward(sparse)
+    assert x.grad is held
+    assert held.to_dense().tolist() == [6, 0, 0]

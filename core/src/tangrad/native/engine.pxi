@@ -263,9 +263,9 @@ cdef int give(Run run, Node target, int nr, Tensor g) except -1:
             if s.grads is None:
                 s.grads = [None] * target.nout
             old = s.grads[nr]
-            s.grads[nr] = g if old is None else OP_ADD(old, g)
+            s.grads[nr] = g if old is None else added(old, g)
         else:
-            s.grad = g if s.grad is None else OP_ADD(s.grad, g)
+            s.grad = g if s.grad is None else added(s.grad, g)
     s.waiting -= 1
     if s.waiting == 0:
         push_ready(run.heap, target)
@@ -515,8 +515,8 @@ cdef int accumulate_grad(Run run, AccumulateGrad node, Tensor g) except -1:
             t.grad_ = g
         else:
             t.grad_ = copy_for_leaf(g, t)
-    elif run.create_graph or holds_other(old) or holds_other(g):
-        t.grad_ = OP_ADD(old, g)
+    elif run.create_graph or holds_other(old) != holds_other(g):
+        t.grad_ = added(old, g)
     else:
         lookup_op("add_")(old, g)
     if t.hooks_ is not None:

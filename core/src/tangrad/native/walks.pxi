@@ -1,5 +1,10 @@
 # What is asked of the backward walk that runs in this thread.
 
+cdef inline Tensor added(Tensor a, Tensor b):
+    """The sum of two gradients; one whose elements are in memory comes first."""
+    return OP_ADD(b, a) if holds_other(a) and not holds_other(b) else OP_ADD(a, b)
+
+
 def gradients_to_come(tensors):
     """Return the number of the walk that runs, and of how many of the tensors it has yet to reach the gradient."""
     cdef Run run = <Run>tg_tls.walk
