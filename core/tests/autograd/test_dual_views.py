@@ -168,3 +168,58 @@ def test_a_write_into_one_place_of_an_expanded_view_is_the_tangent_of_its_base(l
                 look(x).mul_(-1.5)
             found.append(dual.unpack_dual(x).tangent.tolist())
     assert found[0] == found[1]
+
+
+def test_a_tangent_that_lies_as_its_primal_does_is_taken_itself(agree):
+    def program(F):
+        ways = [lambda x: x, lambda x: x.conj(), lambda x: x._neg_view(), lambda x: x.mT]
+        taken = []
+        with dual_numbers(F).dual_level():
+            for primal in ways:
+                for tangent in ways:
+                    t = tangent(F.ones(2, 2, dtype=F.complex64) * (1 + 2j))
+                    dual = dual_numbers(F).make_dual(primal(F.zeros(2, 2, dtype=F.complex64)), t)
+                    unpacked = dual_numbers(F).unpack_dual(dual).tangent
+                    taken += [unpacked is t, (unpacked == t).all().item()]
+                    taken.append([dual_numbers(F).unpack_dual(dual.imag).tangent.tolist()])
+            part = dual_numbers(F).make_dual(F.zeros(3)[:2], F.ones(2))
+            taken.append(
+                dual_numbers(F).unpack_dual(part.as_strided((3,), (1,), 0)).tangent.tolist()
+            )
+        return taken
+
+    agree(program)
+
+
+def test_a_write_into_a_dual_writes_its_tangent(agree):
+    def program(F):
+        x, t = F.tensor([2.0, 3.0]), F.tensor([5.0, 7.0])
+        with dual_numbers(F).dual_level():
+            dual = dual_numbers(F).make_dual(x, t)
+            more = dual + 1
+            same = F.zeros(2)
+            same.copy_(dual)
+            dual *= 2
+            return [x, t, *(dual_numbers(F).unpack_dual(v).tangent for v in (dual, more, same))]
+
+    agree(program)
+
+
+def test_detach_in_place_ends_both_histories(agree):
+    def program(F):
+        with dual_numbers(F).dual_level():
+            dual = dual_numbers(F).make_dual(F.ones(2, requires_grad=True), F.ones(2)).clone()
+            dual.detach_()
+            primal, tangent = dual_numbers(F).unpack_dual(dual * 2)
+            return primal.requires_grad, tangent is None
+
+    agree(program)
+
+
+def test_a_tangent_has_no_tangent_itself():
+    fw = dual_numbers(tangrad)
+    assert fw._current_level == -1
+    with fw.dual_level():
+        assert fw._current_level == 0
+        with pytest.raises(RuntimeError, match="forward gradient at the same level"):
+            fw.make_dual(tangrad.ones(2), make(tangrad))

@@ -170,3 +170,21 @@ def test_a_batch_of_gradients_that_differs_from_a_loop_is_told():
     modes = {"check_forward_ad": True, "check_batched_forward_grad": True}
     with pytest.raises(GradcheckError, match="failed while testing batched gradient computation"):
         gradcheck(Uneven.apply, (double(2),), **modes)
+
+
+def test_no_tangent_must_do_what_a_tangent_of_zeros_does():
+    class Uneven(Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.set_materialize_grads(False)
+            return x + y
+
+        @staticmethod
+        def jvp(ctx, x, y):
+            return x if y is None else y if x is None else x + y + 1
+
+    points = double(2), double(2)
+    modes = {"check_backward_ad": False, "check_forward_ad": True}
+    with pytest.raises(GradcheckError, match="has an undefined tangent value"):
+        gradcheck(Uneven.apply, points, **modes)
+    assert gradcheck(Uneven.apply, points, check_undefined_grad=False, **modes)

@@ -156,6 +156,11 @@ def test_no_grad_inside_makes_constants(same):
         ),
         (lambda x: grad(lambda x: x.sum())(2.0), TypeError, "Expected tensors as inputs"),
         (lambda x: grad(lambda x: x.sum(), has_aux=True)(x), RuntimeError, "output, aux"),
+        (
+            lambda x: grad(lambda x: (x.sum(), [x, "aux"]), has_aux=True)(x),
+            RuntimeError,
+            "Expected tensors, got unsupported type str in aux",
+        ),
         (lambda x: vjp(lambda x: 3, x), RuntimeError, "return only tensors"),
         (
             lambda x: vjp(lambda x: x.long(), x),

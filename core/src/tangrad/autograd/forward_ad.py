@@ -27,6 +27,9 @@ class UnpackedDualTensor(NamedTuple):
     tangent: Any
 
 
+_current_level = -1  # 0 in forward mode, for programs that ask
+
+
 def _current() -> JvpLevel | None:
     return next(
         (v for v in reversed(current().levels) if isinstance(v, JvpLevel) and v.lenient), None
@@ -41,7 +44,9 @@ def enter_dual_level() -> int:
     """
     if _current() is not None:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
+    global _current_level
     entered("levels", JvpLevel(lenient=True)).__enter__()
+    _current_level = 0
     return 0
 
 
@@ -57,7 +62,9 @@ def exit_dual_level(*, level: int | None = None) -> None:
             "Trying to exit a forward AD level that was not the last one that was created. This is "
             "not supported."
         )
+    global _current_level
     entered("levels", found).__exit__()
+    _current_level = -1
 
 
 def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
@@ -65,10 +72,11 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
 
     Args:
         tensor: the primal, floating-point or complex.
-        tangent: of the same shape and dtype.
+        tangent: of the same shape and dtype. It is taken itself, and written where the result is
+            written, if it lies in memory as the primal does.
 
     Raises:
-        RuntimeError: outside `dual_level`, or shapes or dtypes differ.
+        RuntimeError: outside `dual_level`, shapes differ, or the tangent has a tangent itself.
     """
     found = _current()
     if found is None:
@@ -90,9 +98,33 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
             f"Tensor, this is not supported. Tensor is of size {list(tensor.shape)} while the "
             f"given forward gradient is of size {list(tangent.shape)}."
         )
+    if found.owns(tangent) and _C.level_of(tangent).tangent is not None:
+        raise RuntimeError("make_dual: the tangent has a forward gradient at the same level")
     with found.below():
         primal = _C.lookup_op("alias")(found.unwrap(tensor))
-        return _C.share_history(found.wrap(primal, found.unwrap(tangent)), primal)
+        tangent = _laid_out_like(found.unwrap(tangent), primal)
+        return _C.share_history(found.wrap(primal, tangent), primal)
+
+
+def _laid_out_like(tangent: Any, primal: Any) -> Any:
+    """Return a tangent whose views are those of its primal: itself, or a copy."""
+    both, strided = (primal, tangent), _C.layout_named("strided")
+    if any(t.layout != strided or type(t) is not _C.Tensor for t in both):
+        return tangent
+    room = [t.untyped_storage().nbytes() // t.element_size() for t in both]
+    lies = [
+        [t.is_conj(), t.is_neg(), t.storage_offset()]
+        + [step for n, step in zip(t.shape, t.stride(), strict=True) if n > 1 and t.numel()]
+        for t in both
+    ]
+    if lies[0] == lies[1] and (room[0] == room[1] or _C.level_of(tangent) is not None):
+        return tangent
+    made = tangent.new_zeros((room[0],)).as_strided(
+        tuple(primal.shape), primal.stride(), primal.storage_offset()
+    )
+    made = made.conj() if primal.is_conj() else made
+    made = made._neg_view() if primal.is_neg() else made
+    return made.copy_(tangent)
 
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:

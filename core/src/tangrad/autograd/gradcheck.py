@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from tangrad import _C
@@ -93,6 +94,8 @@ def gradcheck(
         modes = [name for name, on in (("", check_backward_ad), (_FORWARD, check_forward_ad)) if on]
         for mode in modes:  # what is wrong in both is told of backward
             (check.fast if fast_mode else check.slow)(mode)
+        if check_forward_ad and check_undefined_grad:
+            check.undefined_forward()
         if check_batched_forward_grad:
             check.batched_forward()
         if check_backward_ad:
@@ -124,9 +127,7 @@ def _check_inputs(values: Sequence[Any]) -> None:
             if any(size > 1 and step == 0 for size, step in zip(x.shape, x.stride(), strict=True)):
                 raise RuntimeError(
                     f"The {i}th input has a dimension with stride 0. gradcheck only supports "
-                    "inputs that are non-overlapping to be able to compute the numerical gradients "
-                    "correctly. You should call .contiguous on the input before passing it to "
-                    "gradcheck."
+                    "inputs that are non-overlapping; call .contiguous on the input before."
                 )
 
 
@@ -168,11 +169,8 @@ class _Check:
     def results(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the tensors that the function returns."""
         found = self.func(*inputs)
-        return [
-            o
-            for o in (found if isinstance(found, (tuple, list)) else (found,))
-            if isinstance(o, _C.Tensor)
-        ]
+        several = found if isinstance(found, (tuple, list)) else (found,)
+        return [o for o in several if isinstance(o, _C.Tensor)]
 
     def at(self, points: Sequence[Any]) -> list[Any]:
         """Return the differentiable outputs at other values of the differentiable inputs."""
@@ -190,11 +188,8 @@ class _Check:
             with self.moved(i, self.eps * ones):
                 after = [_parts(o) for o in self.results(self.inputs)]
             for a, b in zip(before, after, strict=True):
-                if (
-                    a.dtype.is_floating_point
-                    and a.numel()
-                    and (a - b).abs().max().item() > self.atol * self.eps
-                ):
+                counts = a.dtype.is_floating_point and a.numel()
+                if counts and (a - b).abs().max().item() > self.atol * self.eps:
                     raise GradcheckError("Numerical gradient for function expected to be zero")
 
     @contextmanager
@@ -243,7 +238,7 @@ class _Check:
 
         with forward_ad.dual_level():
             points = [x.detach() for x in self.points]
-            points[i] = forward_ad.make_dual(points[i], _whole(direction, points[i]))
+            points[i] = forward_ad.make_dual(points[i], _whole(direction, points[i]).clone())
             found = [forward_ad.unpack_dual(o) for o in self.at(points)]
         return [
             _parts(_C.lookup_op("zeros_like")(f.primal) if f.tangent is None else f.tangent)
@@ -268,9 +263,9 @@ class _Check:
                     continue
                 rows = [self.pulled(k, e)[i] for e in _identity(_parts(o))]
                 for part, first, step in _components(o):
-                    if rows[first::step]:
-                        found, wanted = stack(rows[first::step]), numerical[k][first::step]
-                        self.compare(found, wanted, k, i, mode, part)
+                    if chosen := rows[first::step]:
+                        wanted = numerical[k][first::step]
+                        self.compare(stack(chosen), wanted, k, i, mode, part)
 
     # --- a projection of it
 
@@ -339,8 +334,7 @@ class _Check:
             if g.layout != _C.layout_named("strided"):
                 _check_layout(g, x)
                 g = g.to_dense()
-            small = 1e-8 if masked else 0.0
-            if g.numel() and not g.abs().max().item() <= small:
+            if g.numel() and not g.abs().max().item() <= (1e-8 if masked else 0.0):
                 raise GradcheckError("backward not multiplied by grad_output")
 
     def undefined(self) -> None:
@@ -363,8 +357,7 @@ class _Check:
             results = self.at(self.points)
             ends = [Missing.apply(o) if k in missing else o for k, o in enumerate(results)]
             try:
-                seeds = [zeros(o) for o in ends]
-                found = grad(ends, self.points, seeds, allow_unused=True)
+                found = grad(ends, self.points, [zeros(o) for o in ends], allow_unused=True)
             except RuntimeError as error:
                 warnings.warn(_UNDEFINED, UserWarning, stacklevel=4)
                 raise GradcheckError(
@@ -384,23 +377,10 @@ class _Check:
         stack = _C.lookup_op("stack")
         for o in self.outputs:
             cotangents = [_C.lookup_op("ones_like")(o) * (j + 1) for j in range(2)]
-            try:
-                together = grad(
-                    [o],
-                    self.points,
-                    [stack(cotangents)],
-                    retain_graph=True,
-                    allow_unused=True,
-                    is_grads_batched=True,
-                )
-            except RuntimeError as error:
-                raise GradcheckError(
-                    f"{_BATCHED}While computing batched gradients, got: {error}"
-                ) from error
-            apart = [
-                grad([o], self.points, [c], retain_graph=True, allow_unused=True)
-                for c in cotangents
-            ]
+            pull = partial(grad, [o], self.points, retain_graph=True, allow_unused=True)
+            with _told_as_batched():
+                together = pull([stack(cotangents)], is_grads_batched=True)
+            apart = [pull([c]) for c in cotangents]
             for i, g in enumerate(together):
                 if g is None:
                     continue
@@ -411,36 +391,68 @@ class _Check:
                         f"those of a loop:\n{g}\n{wanted}"
                     )
 
+    def undefined_forward(self) -> None:
+        """Check that an input without a tangent does what a tangent of zeros does."""
+        from tangrad.autograd import forward_ad
+
+        zeros, ones = _C.lookup_op("zeros_like"), _C.lookup_op("ones_like")
+
+        def tangents(i: int, given: bool) -> list[Any]:
+            with forward_ad.dual_level():
+                points = [x.detach() for x in self.points]
+                for j, x in enumerate(points):
+                    if j != i or given:
+                        points[j] = forward_ad.make_dual(x, (zeros if j == i else ones)(x))
+                return [forward_ad.unpack_dual(o).tangent for o in self.at(points)]
+
+        for i, place in enumerate(self.places):
+            pairs = zip(tangents(i, True), tangents(i, False), strict=True)
+            for k, (a, b) in enumerate(pairs):
+                if None not in (a, b) and not _C.lookup_op("allclose")(a, b):
+                    raise GradcheckError(
+                        f"Mismatch in tangent values for output with index: {k} when input {place} "
+                        f"has an undefined tangent value. Got: {b} but expected: {a}"
+                    )
+
     def batched_forward(self) -> None:
-        """Check that forward mode under vmap agrees with a loop."""
+        """Check that forward mode under vmap agrees with a loop, of each input."""
         from tangrad.autograd import forward_ad
         from tangrad.func import vmap
 
         stack, zeros = _C.lookup_op("stack"), _C.lookup_op("zeros_like")
-        points = tuple(x.detach() for x in self.points)
-        directions = [
-            tuple(_C.lookup_op("ones_like")(x) * (j + 1) for x in points) for j in range(2)
-        ]
+        points = [x.detach() for x in self.points]
+        for i, point in enumerate(points):
 
-        def push(*tangents: Any) -> Any:
-            with forward_ad.dual_level():
-                duals = [forward_ad.make_dual(x, t) for x, t in zip(points, tangents, strict=True)]
-                found = [forward_ad.unpack_dual(o) for o in self.at(duals)]
-            return tuple(zeros(f.primal) if f.tangent is None else f.tangent for f in found)
+            def push(tangent: Any, i: int = i) -> Any:
+                with forward_ad.dual_level():
+                    dual = forward_ad.make_dual(points[i], tangent)
+                    found = [
+                        forward_ad.unpack_dual(o)
+                        for o in self.at([*points[:i], dual, *points[i + 1 :]])
+                    ]
+                return tuple(zeros(f.primal) if f.tangent is None else f.tangent for f in found)
 
-        try:
-            together = vmap(push)(*[stack(list(group)) for group in zip(*directions, strict=True)])
-        except RuntimeError as error:
-            raise GradcheckError(
-                f"{_BATCHED}While computing batched gradients, got: {error}"
-            ) from error
-        for k, found in enumerate(together):
-            wanted = stack([push(*d)[k] for d in directions])
-            if not _C.lookup_op("allclose")(found, wanted, self.rtol, self.atol, True):
-                raise GradcheckError(
-                    f"{_BATCHED}For output {k}: batched tangents differ from those of a "
-                    f"loop:\n{found}\n{wanted}"
-                )
+            directions = [_C.lookup_op("ones_like")(point) * (j + 1) for j in range(2)]
+            with _told_as_batched():
+                together = vmap(push)(stack(directions))
+            for k, (found, wanted) in enumerate(
+                zip(together, map(stack, zip(*map(push, directions), strict=True)), strict=True)
+            ):
+                if not _C.lookup_op("allclose")(found, wanted, self.rtol, self.atol, True):
+                    raise GradcheckError(
+                        f"{_BATCHED}For output {k}: batched tangents differ from those of a "
+                        f"loop:\n{found}\n{wanted}"
+                    )
+
+
+@contextmanager
+def _told_as_batched() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise GradcheckError(
+            f"{_BATCHED}While computing batched gradients, got: {error}"
+        ) from error
 
 
 class _RandomVectors:
@@ -480,9 +492,7 @@ def _check_layout(g: Any, x: Any) -> None:
 
 
 def _identity(vector: Any) -> list[Any]:
-    n = vector.numel()
-    eye = _C.lookup_op("eye")(n, dtype=vector.dtype, device=vector.device)
-    return [eye[k] for k in range(n)]
+    return list(_C.lookup_op("eye")(vector.numel(), dtype=vector.dtype, device=vector.device))
 
 
 def gradgradcheck(
@@ -514,11 +524,8 @@ def gradgradcheck(
     """
     values = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     found = func(*values)
-    outputs = [
-        o
-        for o in (found if isinstance(found, (tuple, list)) else (found,))
-        if isinstance(o, _C.Tensor) and o.requires_grad
-    ]
+    several = found if isinstance(found, (tuple, list)) else (found,)
+    outputs = [o for o in several if isinstance(o, _C.Tensor) and o.requires_grad]
     if grad_outputs is None:
         seeds = tuple(_random_like(o, gen_non_contig_grad_outputs) for o in outputs)
     else:
@@ -528,18 +535,12 @@ def gradgradcheck(
 
     def gradients(*args: Any) -> tuple[Any, ...]:
         xs = args[:count]
-        xs = tuple(
-            x
-            if not isinstance(x, _C.Tensor) or i not in places or x.requires_grad
-            else x.requires_grad_()
-            for i, x in enumerate(xs)
-        )
+        for i in places:
+            if not xs[i].requires_grad:
+                xs[i].requires_grad_()
         got = func(*xs)
-        outs = [
-            o
-            for o in (got if isinstance(got, (tuple, list)) else (got,))
-            if isinstance(o, _C.Tensor) and (o.requires_grad or o.grad_fn is not None)
-        ]
+        several = got if isinstance(got, (tuple, list)) else (got,)
+        outs = [o for o in several if isinstance(o, _C.Tensor) and o.requires_grad]
         return tuple(
             g
             for g in grad(
@@ -573,7 +574,6 @@ def _recording(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _random_like(o: Any, strided: bool) -> Any:
-    values = _C.lookup_op("randn")(
-        tuple(o.shape) + ((2,) if strided else ()), dtype=o.dtype, device=o.device
-    )
+    size = tuple(o.shape) + ((2,) if strided else ())
+    values = _C.lookup_op("randn")(size, dtype=o.dtype, device=o.device)
     return (values.select(-1, 0) if strided else values).detach().requires_grad_()

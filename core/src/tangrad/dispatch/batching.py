@@ -300,9 +300,9 @@ def batched_call(
         return rule(size, dims, *inner)
     if op.definition.shape_depends_on_data:
         raise RuntimeError(
-            f"vmap: It looks like you're calling {op.definition.public_name or op.name}, whose "
-            "result has a shape that depends on values. We don't support vmap over dynamic shapes; "
-            "use torch.where or an operation of fixed shape."
+            "vmap: We do not support batching operators that can output dynamic shape. It looks "
+            f"like you're calling {op.definition.public_name or op.name}, whose result has a shape "
+            "that depends on values; use torch.where or an operation of fixed shape."
         )
     return looped(op, size, dims, inner)
 

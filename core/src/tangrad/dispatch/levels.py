@@ -389,10 +389,21 @@ class JvpRecord(Record):
         whole = self.parent.tangent
         return None if whole is None else self.call(whole)
 
+    def _written(self, new: Any) -> bool:
+        """Write the tangent's own memory, which who made the dual tensor sees; False if not so."""
+        own = self.own
+        if own is None or new is None or (own.is_leaf and own.requires_grad):
+            return False
+        if any(n > 1 and step == 0 for n, step in zip(own.shape, own.stride(), strict=True)):
+            return False
+        own.copy_(new)
+        return True
+
     def set_tangent(self, new: Any) -> None:
         """Replace the tangent, in the tensor that a view is a view of too."""
         if self.parent is None:
-            self.own = new
+            if new is not self.own and not (self.level.lenient and self._written(new)):
+                self.own = new
             return
         old = self.parent.tangent
         if old is None and new is None:
@@ -408,6 +419,14 @@ class JvpRecord(Record):
         # Of an element that a view shows in several places, one of them was written.
         moved = old + put_back(self.call, whole, new - self.call(old))
         self.parent.set_tangent(where(covered.abs() > 1.5, moved, chosen))
+
+
+def _parted(found: Any, given: list[Any]) -> Any:
+    """Return tangents, copied where they share memory with one of those given."""
+    memory = {t.untyped_storage()._cdata for t in given}
+    return map_tensors(
+        lambda t: _C.lookup_op("clone")(t) if t.untyped_storage()._cdata in memory else t, found
+    )
 
 
 class JvpLevel(Level):
@@ -448,7 +467,10 @@ class JvpLevel(Level):
                 return result
             if op.kind == "view" and op.definition.differentiable:
                 return self._recorded(op, args, self._views(op, args, result))
-            tangents = tangent_of(op, inner, self.tangents(args), result)
+            given = self.tangents(args)
+            tangents = tangent_of(op, inner, given, result)
+            if self.lenient:  # tangents are written in place: no two tensors share one
+                tangents = _parted(tangents, flat_tensors(given))
         if isinstance(result, _C.Tensor):
             return self._recorded(op, args, self.wrap(result, tangents))
         pairs = iter(tangents if tangents is not None else [None] * len(result))
@@ -541,6 +563,8 @@ class JvpLevel(Level):
             if result is not inner[written]:
                 return self.wrap(result)
             tangents[written] = None
-            _C.level_of(target).set_tangent(written_tangent(op, inner, tangents, result))
+            moved = written_tangent(op, inner, tangents, result)
+            moved = _parted(moved, flat_tensors(tangents)) if self.lenient else moved
+            _C.level_of(target).set_tangent(moved)
         _C.finish_write(node, target)
         return target

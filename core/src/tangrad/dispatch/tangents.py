@@ -203,10 +203,15 @@ def tangent_by_vjp(op: _C.Op, args: tuple[Any, ...], tangents: list[Any]) -> Any
     metas = op.definition.output_metas(args) if op.kind == "kernel" else ()
     if metas and not any(d.is_floating_point or d.is_complex for _, d in metas):
         return [None] * len(metas)  # integers have no tangent, and nothing to ask a derivative for
-    results, pull = vjp(outputs, *primals)
-    cotangents = tuple(_C.lookup_op("zeros_like")(r) for r in results)
-    _, push = vjp(lambda *c: pull(tuple(c)), *cotangents)
-    found = push(tuple(moving))
+    try:
+        results, pull = vjp(outputs, *primals)
+        cotangents = tuple(_C.lookup_op("zeros_like")(r) for r in results)
+        _, push = vjp(lambda *c: pull(tuple(c)), *cotangents)
+        found = push(tuple(moving))
+    except NotImplementedError as error:
+        raise NotImplementedError(
+            f"Trying to use forward AD with {op.title} that does not support it: {error}"
+        ) from error
     if len(metas) <= len(found):
         return found
     left = iter(found)

@@ -64,7 +64,7 @@ def jacrev(
     """Return the function that computes the Jacobian in reverse mode: one row per output element.
 
     Args:
-        func: returns a tree of tensors (with has_aux: that and anything).
+        func: returns a tree of tensors (has_aux: that and another).
         argnums: which positional argument(s) to differentiate for.
         has_aux: `func` returns (output, aux); the result is (jacobian, aux).
         chunk_size: rows to compute at a time.

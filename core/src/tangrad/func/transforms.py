@@ -81,6 +81,11 @@ def _split_aux(result: Any, name: str, form: str) -> tuple[Any, Any]:
             f"{name}: output of function f should be a tuple: ({form}, aux) if has_aux is True, "
             f"got {got}"
         )
+    for x in tree_flatten(result[1])[0]:
+        if not _is_tensor(x):
+            raise RuntimeError(
+                f"{name}: Expected tensors, got unsupported type {type(x).__name__} in aux"
+            )
     return result
 
 
@@ -106,7 +111,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Compute a function's value and the function that pulls cotangents back.
 
     Args:
-        func: takes trees of tensors, returns a tree of tensors (with has_aux: that and anything).
+        func: takes trees of tensors, returns a tree of tensors (has_aux: that and another).
         primals: trees of tensors at which to linearise.
         has_aux: `func` returns (output, aux).
 
@@ -201,7 +206,7 @@ def grad(
     """Return the function that computes gradients of a scalar function.
 
     Args:
-        func: returns a tensor with one element (with has_aux: that and anything).
+        func: returns a tensor with one element (with has_aux: that and a tree of tensors).
         argnums: which positional argument(s) to differentiate for.
         has_aux: `func` returns (output, aux); the result is (gradients, aux).
 
@@ -321,7 +326,7 @@ def jvp(
     """Compute a function's value and its directional derivative.
 
     Args:
-        func: takes trees of tensors, returns a tree of tensors (with has_aux: that and anything).
+        func: takes trees of tensors, returns a tree of tensors (has_aux: that and another).
         primals: tuple of trees at which to linearise.
         tangents: tuple of trees of the same structure, shapes and dtypes.
         strict: raise where an output does not depend on the inputs.

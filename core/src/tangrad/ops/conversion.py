@@ -137,7 +137,6 @@ _neg_view = view(
     vjp={"self": lambda g: g.neg()},
     batch=lambda size, dims, self: (_neg_view(self), dims[0]),
     function=False,
-    method=False,
     node="neg_view",
     samples=lambda s: [] if s.is_bool else [s(s.tensor(2, 3))],
     oracle="neg",

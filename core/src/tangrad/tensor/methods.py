@@ -205,15 +205,23 @@ def _make_wrapper_subclass(
 
 
 def detach_(self: Any) -> _C.Tensor:
-    """Cut the tensor itself from its history.
+    """Cut the tensor itself from its history, and from its tangent.
 
     Raises:
         RuntimeError: it is a view, whose base would keep the history.
     """
     if self._is_view():
         raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+    record = _C.level_of(self)
+    if record is not None and record.level.lenient:
+        detach_(record.inner)
+        record.set_tangent(None)
     _C.forget_history(self)
     return self
+
+
+def _keep_history(self: Any) -> None:
+    raise RuntimeError("Deletion of _grad_fn not allowed: detach the tensor instead")
 
 
 def get_device(self: Any) -> int:
@@ -429,7 +437,7 @@ TABLE: dict[str, Any] = {
     },
     # A name of PyTorch's for `grad`, which programs write to.
     "_grad": property(lambda self: self.grad, lambda self, grad: setattr(self, "grad", grad)),
-    "_grad_fn": property(lambda self: self.grad_fn),
+    "_grad_fn": property(lambda self: self.grad_fn, None, _keep_history),
     "T": property(_transposed),
     "mT": property(_matrix_transposed),
     "H": property(_adjoint),
