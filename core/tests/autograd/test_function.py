@@ -352,3 +352,46 @@ def test_setup_context_is_told_of_forwards_defaults(given):
         x = framework.ones(2, requires_grad=True)
         Times.apply(x, *given).sum().backward()
         assert x.grad.tolist() == [(given or (3,))[0]] * 2
+
+
+def test_gradients_of_results_without_a_derivative_can_stay_none():
+    class Pair(Function):
+        @staticmethod
+        def forward(ctx, x):
+            fixed = x.clone()
+            ctx.mark_non_differentiable(fixed)
+            ctx._materialize_non_diff_grads = False
+            return x.clone(), fixed
+
+        @staticmethod
+        def backward(ctx, first, second):
+            assert second is None
+            return first
+
+    x = tangrad.ones(2, requires_grad=True)
+    Pair.apply(x)[0].sum().backward()
+    assert x.grad.tolist() == [1, 1]
+
+
+def test_an_argument_handed_back_is_viewed_by_its_class():
+    class Custom(tangrad.Tensor):
+        def __init__(self, data):
+            super().__init__()
+            self._data = data
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            args = tuple(a._data if isinstance(a, cls) else a for a in args)
+            out = func(*args, **(kwargs or {}))
+            return cls(out) if isinstance(out, tangrad.Tensor) else out
+
+    class Same(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    assert isinstance(Same.apply(Custom(tangrad.ones(2))), Custom)

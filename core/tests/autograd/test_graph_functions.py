@@ -253,3 +253,17 @@ def test_dual_tensors_are_refused_where_they_have_no_meaning():
             forward_ad.make_dual(x, x[:1])
         with pytest.raises(RuntimeError, match="Nested forward mode"), forward_ad.dual_level():
             pass
+
+
+def test_a_node_is_called_with_a_gradient_per_result():
+    node = (tangrad.ones(1, requires_grad=True) ** 2).grad_fn
+    for wrong in ((), (tangrad.ones(1), tangrad.ones(1))):
+        with pytest.raises(TypeError, match=f"expected 1 arguments, got {len(wrong)} instead"):
+            node(*wrong)
+    assert node(tangrad.ones(1)).tolist() == [2]
+
+
+@pytest.mark.parametrize("name", ["requires_grad", "_grad_fn", "data", "_backward_hooks"])
+def test_what_a_tensor_needs_cannot_be_deleted(name):
+    with pytest.raises(RuntimeError, match="[Dd]elet"):
+        delattr(tangrad.ones(1, requires_grad=True), name)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad import _C
+from tangrad.dispatch.overrides import has_torch_function
 
 
 class FunctionCtx:
@@ -19,6 +20,7 @@ class FunctionCtx:
     _connected = False
     _in_jvp = False
     materialize_grads = True
+    _materialize_non_diff_grads = True
     needs_input_grad: tuple[bool, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
@@ -82,8 +84,9 @@ class _FunctionNode(FunctionCtx, _C.FunctionNode):
     def apply(self, *grads: Any) -> Any:
         """Run backward; the engine calls this."""
         if self.materialize_grads:
+            omitted = () if self._materialize_non_diff_grads else self._fixed
             grads = tuple(
-                self._zeros(i) if g is None and self._is_tensor[i] else g
+                self._zeros(i) if g is None and self._is_tensor[i] and i not in omitted else g
                 for i, g in enumerate(grads)
             )
         result = _backward_of(self._function)(self, *grads)
@@ -245,7 +248,7 @@ def _connected(cls: Any, node: Any, args: tuple[Any, ...], outputs: list[Any]) -
         if dirty:
             _C.check_dirty(o, cls.__name__)
         elif any(o is a for a in args):
-            outputs[k] = _C.view_of_whole(o, False)
+            outputs[k] = _view_of_argument(o, False)
         fixed = any(o is n for n in node._non_differentiable)
         pairs.append((outputs[k], not fixed and (o.dtype.is_floating_point or o.dtype.is_complex)))
     node._is_tensor = tuple(isinstance(o, _C.Tensor) for o in outputs)
@@ -265,9 +268,14 @@ def _constant(o: Any, args: tuple[Any, ...], dirty: tuple[Any, ...]) -> Any:
     if o.requires_grad:
         return o.detach()
     if not any(o is d for d in dirty):
-        return _C.view_of_whole(o, True)
+        return _view_of_argument(o, True)
     _C.increment_version(o)  # written or not, as where it is recorded
     return o
+
+
+def _view_of_argument(x: Any, recorded: bool) -> Any:
+    """Return a view of an argument: the one that its class makes, where that sees calls."""
+    return x.view_as(x) if has_torch_function((x,)) else _C.view_of_whole(x, recorded)
 
 
 def _edge(t: Any, args: tuple[Any, ...], outputs: list[Any], dirty: tuple[Any, ...]) -> int:

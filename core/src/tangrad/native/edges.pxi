@@ -272,7 +272,9 @@ cdef object view_error(Tensor t, str what, str where):
     cdef str made = "inference mode" if t.flags & INFERENCE_VIEW else "no_grad mode"
     cdef str text
     if unrecorded:
-        text = (f"A view was created in {made} and {what} modified inplace "
+        text = "A view was" if t.grad_fn_ is None else (
+            f"Output {t.output_nr_} of {node_name(t.grad_fn_)} is a view of a view which was")
+        text += (f" created in {made} and {what} modified inplace "
                 f"{'in normal mode' if t.flags & INFERENCE_VIEW else 'with grad mode enabled'}. Given that this use "
                 "case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view "
                 f"and the inplace either both inside the {made.split(' ')[0]} block or both outside.")

@@ -218,6 +218,8 @@ cdef class Node:
         raise AttributeError(f"'{node_name(self)}' object has no attribute '{attribute}'")
 
     def __call__(self, *grads):
+        if len(grads) != self.nout:
+            raise TypeError(f"{node_name(self)} expected {self.nout} arguments, got {len(grads)} instead")
         out = apply_node(self, list(grads))
         return out[0] if len(out) == 1 else tuple(out)
 

@@ -158,6 +158,10 @@ cdef class Tensor:
             raise RuntimeError(f"requires_grad must be a bool, not {type(value).__name__}")
         set_requires_grad(self, value)
 
+    @requires_grad.deleter
+    def requires_grad(self):
+        raise RuntimeError("requires_grad of a tensor cannot be deleted; set it to False")
+
     def requires_grad_(self, requires_grad=True):
         """Set whether a leaf records operations; returns self."""
         if requires_grad is not True and requires_grad is not False:
