@@ -228,8 +228,9 @@ def check_convolution(
     reach = [d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:], strict=True)]
     padded = [n + 2 * p for n, p in zip(input.shape[2:], padding, strict=True)]
     if any(n < r for n, r in zip(padded, reach, strict=True)):
+        sizes, kernel = (" x ".join(map(str, of)) for of in (padded, reach))
         raise RuntimeError(
-            f"Calculated padded input size per channel: {padded}. Kernel size: {reach}. "
+            f"Calculated padded input size per channel: ({sizes}). Kernel size: ({kernel}). "
             "Kernel size can't be greater than actual input size"
         )
 
