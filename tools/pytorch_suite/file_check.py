@@ -117,7 +117,7 @@ class _Run:
     def _absent(self, refused: list[str], begin: int, end: int) -> None:
         for text in refused:
             if text in self.text[begin:end]:
-                self._fail(f"Expected to not find {text!r} but found it")
+                self._fail(f'Expected to not find "{text}" but found it')
 
     def _found(self, kind: str, texts: list[str], count: int) -> tuple[int, int]:
         text = texts[0]
@@ -134,7 +134,7 @@ class _Run:
         if kind == "regex":
             match = re.compile(text).search(self.text, self.at)
             if match is None:
-                self._fail(f"Expected to find regex {text!r} but did not find it")
+                self._fail(f'Expected to find regex "{text}" but did not find it')
             assert match is not None
             return match.span()
         if kind == "highlighted":
@@ -142,7 +142,7 @@ class _Run:
         found = self._find(text, self.at)
         lines = self.text.count("\n", self.at, found)
         if kind in ("same", "next") and lines != (kind == "next"):
-            self._fail(f"Expected to find {text!r} in the {kind} line")
+            self._fail(f'Expected to find "{text}" in the {kind} line')
         return found, found + len(text)
 
     def _highlighted(self, text: str) -> tuple[int, int]:
@@ -160,7 +160,7 @@ class _Run:
     def _find(self, text: str, at: int) -> int:
         found = self.text.find(text, at)
         if found < 0:
-            self._fail(f"Expected to find {text!r} but did not find it")
+            self._fail(f'Expected to find "{text}" but did not find it')
         return found
 
     def _fail(self, why: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import dis
 import warnings
 from collections import namedtuple
 from collections.abc import Iterator
@@ -80,8 +81,23 @@ def _drop(fn: Any) -> Any:
 OVERLOADS: dict[tuple[str, str], list[Any]] = {}
 
 
+# What the code of a function without a body consists of.
+_EMPTY = frozenset(("RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"))
+
+
 def _overload(fn: T) -> T:
-    """Declare an overload of a function or method, whose body is that of the last definition."""
+    """Declare an overload of a function or method, whose body is that of the last definition.
+
+    Raises:
+        RuntimeError: it has a body of its own.
+    """
+    steps = [(step.opname, step.argval) for step in dis.get_instructions(fn)]  # type: ignore[arg-type]
+    returned = [value for name, value in steps if name in ("LOAD_CONST", "RETURN_CONST")]
+    if any(name not in _EMPTY for name, _ in steps) or returned[-1:] != [None]:
+        raise RuntimeError(
+            "Only `pass` statement or `...` can be the body of overload declaration: "
+            f"{fn.__qualname__}"  # type: ignore[attr-defined]
+        )
     key = (fn.__module__, fn.__qualname__)  # type: ignore[attr-defined]
     OVERLOADS.setdefault(key, []).append(fn)
     return fn

@@ -122,5 +122,11 @@ class _DeclaredMethod:
 
 
 def script_method(fn: Any) -> Any:
-    """Declare that a method of a class that derives from `ScriptModule` is scripted."""
+    """Declare that a method of a class that derives from `ScriptModule` is scripted.
+
+    Raises:
+        RuntimeError: it has no parameter for the module.
+    """
+    if not inspect.signature(fn).parameters:
+        raise RuntimeError(f"methods must have a self argument: {fn.__qualname__}")
     return _DeclaredMethod(fn)

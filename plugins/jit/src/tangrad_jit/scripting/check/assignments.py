@@ -167,6 +167,12 @@ class Assignments(Expressions):
         stars = [k for k, one in enumerate(targets) if isinstance(one, ast.Starred)]
         if len(stars) > 1:
             raise ScriptError("Only one starred expression is allowed on the lhs", place)
+        if stars and len(targets) == 1:
+            raise ScriptError(
+                "A Starred expression may only appear on the lhs within the presence of another "
+                "non-starred expression",
+                place,
+            )
         star = stars[0] if stars else -1
         if isinstance(value, Expr) and not isinstance(value.type, TupleType):
             return self._unpack_list(targets, star, value, place)
@@ -207,6 +213,12 @@ class Assignments(Expressions):
         self, targets: list[ast.expr], star: int, value: Expr, place: Place
     ) -> list[Node]:
         if not isinstance(value.type, ListType):
+            if isinstance(value.type, kinds.UnionType) and not value.type.members:
+                raise ScriptError(
+                    "Provided tuple is not fully defined/refined including its element types, "
+                    "please provide a value of type like Tuple[int, int]",
+                    value.place,
+                )
             raise ScriptError(f"{value.type} cannot be used as a tuple", place)
         element = value.type.element
         names = [self.temporary() for _ in targets]
@@ -267,6 +279,11 @@ class Assignments(Expressions):
             if found is None:
                 raise self.no_overload("extend", [current, right], {}, place)
             return [Do(place, found)]
+        if isinstance(current.type, ListType) and isinstance(node.op, ast.Mult):
+            repeated = choose_builtin("mul_", [current, right], {}, place)
+            if repeated is None:
+                raise self.no_overload("mul_", [current, right], {}, place)
+            return [Do(place, repeated)]
         value = self._augmented(node.op, current, right, place)
         if isinstance(target, ast.Attribute):
             assert isinstance(current, GetAttr)
@@ -283,6 +300,13 @@ class Assignments(Expressions):
             name = f"__i{re.sub('[^a-z]', '', _method_of(operator))}__"
             if name in left.type.unit.methods:
                 return self.expr_of(self.call_method(left, name, [right], {}, place), place)
+            plain = f"__{_method_of(operator)}__"
+            if plain not in left.type.unit.methods:
+                raise ScriptError(
+                    f"Cannot emit inplace op on {left.type} since it does not define an {name} or "
+                    f"{plain} method",
+                    place,
+                )
         return self.binary(operator, left, right, place)
 
     def _augment_item(

@@ -59,6 +59,7 @@ class Attributes:
     def __init__(self, world: Any, names: Any, source: Source, function: str) -> None:
         self.world, self.names, self.source, self.function = world, names, source, function
         self.scope = Scope()
+        self.inferred: set[str] = set()
 
     def place(self, node: ast.AST) -> Place:
         """Return where syntax stands."""
@@ -339,6 +340,12 @@ class Attributes:
                 f" An argument is {optional[0].type}: check that it is not None before, by an if "
                 "or an assert."
             )
+        for arg in args:
+            if isinstance(arg, Local) and arg.name in self.inferred:
+                hint += (
+                    f" Inferred the value for argument '{arg.name}' to be of type 'Tensor' because "
+                    "it was not annotated with an explicit type."
+                )
         return f"It is called with ({', '.join(shown)}).{hint}"
 
     def no_overload(

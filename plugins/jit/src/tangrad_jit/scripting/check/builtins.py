@@ -184,12 +184,15 @@ def _matched(
             continue
         fitted = _fitted(value, parameter.kind, bound, converts)
         if fitted is None:
-            if parameter.kind in bound:
-                kind = parameter.kind
+            kind = parameter.kind
+            variable = next((v for v in re.findall(r"\b[tkv]\b", kind) if v in bound), None)
+            is_list = isinstance(value.type, ListType) and kind == "t[]"
+            if variable is not None and (kind == variable or is_list):
+                inner = value.type.element if is_list else value.type  # type: ignore[attr-defined]
                 return (
                     f"Could not match type {value.type} to {kind} in argument '{parameter.name}': "
-                    f"Type variable '{kind}' previously matched to type {bound[kind]} is matched "
-                    f"to type {value.type}."
+                    f"Type variable '{variable}' previously matched to type {bound[variable]} is "
+                    f"matched to type {inner}."
                 )
             shown = bound.get(parameter.kind, _SHOWN.get(parameter.kind, parameter.kind))
             return (

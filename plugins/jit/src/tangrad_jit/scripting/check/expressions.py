@@ -58,7 +58,7 @@ class Expressions(Operators):
         if value is Ellipsis:
             return Const(place, kinds.ANY, value)
         if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _LARGEST:
-            raise ScriptError("Integer constant out of range: it has at most 64 bits", place)
+            raise ScriptError("Integer constant out of range, out of bounds of 64 bits", place)
         if isinstance(value, bytes):
             raise FrontendError("bytes aren't supported", place)
         return self.constant(value, place)
@@ -500,12 +500,20 @@ class Expressions(Operators):
             else:
                 raise ScriptError(f"{kind} cannot be unpacked into several names", place)
             if len(members) != len(node.elts):
+                much = "too many" if len(members) > len(node.elts) else "too few"
                 raise ScriptError(
-                    f"need {len(node.elts)} values to unpack but found {len(members)}", place
+                    f"{much} values to unpack: need {len(node.elts)} but found {len(members)}",
+                    place,
                 )
             return Unpack(
                 place,
                 [self.target(n, k, place) for n, k in zip(node.elts, members, strict=True)],
+            )
+        if isinstance(node, ast.Starred):
+            raise FrontendError(
+                "A Starred expression may only appear on the lhs within the presence of another "
+                "non-starred expression",
+                place,
             )
         raise FrontendError("a loop's target is a name, or a tuple of names", place)
 

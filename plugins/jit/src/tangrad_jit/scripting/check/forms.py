@@ -129,7 +129,7 @@ def _range(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
     for arg in args:
         value = check.expr_of(arg, place)
         if value.type == kinds.FLOAT:
-            raise ScriptError("range takes integers, not a float", place)
+            raise ScriptError("range takes integers, but found float", place)
         values.append(check.convert(value, kinds.INT, place, "an argument of range", True))
     return Loop(Iteration("range", values, kinds.INT))
 
@@ -137,6 +137,8 @@ def _range(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
 def _enumerate(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Value:
     if not args:
         raise ScriptError("enumerate expected at least 1 arguments, got 0", place)
+    if len(args) > 2:
+        raise ScriptError(f"enumerate expected at most 2 arguments, got {len(args)}", place)
     start = check.expr_of(args[1], place) if len(args) > 1 else kwargs.get("start")
     over = check.iterated(args[0], place)
     if isinstance(over, list):
@@ -325,15 +327,39 @@ def _tensor(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Plac
     if isinstance(inner, TupleType):
         given = [check.convert(given[0], ListType(inner.elements[0]), place, "the data")]
         inner = inner.elements[0]
-    if inner not in (*kinds.NUMBERS, kinds.BOOL, kinds.NUMBER, kinds.TENSOR):
+    numbers = (*kinds.NUMBERS, kinds.BOOL, kinds.NUMBER)
+    of_tensors = isinstance(given[0].type, ListType) and inner == kinds.TENSOR
+    if inner not in (*numbers, kinds.TENSOR) or (of_tensors and _is_bare(given[0])):
+        hint = "\nEmpty lists default to List[Tensor]. Add a variable annotation to the assignment"
         raise ScriptError(
-            f"Expected tensor data to be numbers, bools or lists of these, but got {given[0].type}",
+            f"Input must be of ints, floats, or bools, got {inner}"
+            + (f"{hint} to create an empty list of another type" if inner == kinds.TENSOR else ""),
             place,
         )
+    if "dtype" not in named and inner in _WHOLE and _may_be_empty(given[0]):
+        # Python's list without members has no type, and would be one of floats.
+        named["dtype"] = check.constant(_WHOLE[inner], place)
     for name, value in named.items():
         if name == "dtype" and value.type == kinds.INT:
             named[name] = Convert(place, kinds.DTYPE, value, "dtype of code")
     return OpCall(place, kinds.TENSOR, "aten::tensor", tangrad.tensor, given, named)
+
+
+_WHOLE = {kinds.INT: tangrad.int64, kinds.BOOL: tangrad.bool}
+
+
+def _is_bare(value: Expr) -> bool:
+    """Return whether a value is a list without members."""
+    return isinstance(value, MakeList) and not value.elements
+
+
+def _may_be_empty(value: Expr) -> bool:
+    """Return whether a value is a list of which it is not known that it has members."""
+    if not isinstance(value.type, ListType):
+        return False
+    if not isinstance(value, MakeList):
+        return True
+    return not value.elements or any(map(_may_be_empty, value.elements))
 
 
 def _constant(value: Any) -> Caller:
@@ -377,7 +403,10 @@ def _unwrap(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Plac
     value = check.expr_of(args[0], place)
     if not isinstance(value.type, OptionalType):
         if value.type == kinds.NONE:
-            raise ScriptError("Unwrapping null optional", place)
+            raise ScriptError(
+                "Unwrapping null optional: its type could not be inferred from actual type None",
+                place,
+            )
         return value
     return Convert(place, value.type.element, value, "unwrap")
 
@@ -401,6 +430,20 @@ def _device(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Plac
         raise ScriptError("device takes a text, and a number", place)
     template = "rt_device(_0)" if len(values) == 1 else "rt_device(_0, _1)"
     return Apply(place, kinds.DEVICE, Builtin("device", template), values)
+
+
+def _id(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Expr:
+    if len(args) != 1 or kwargs:
+        raise ScriptError("id takes one instance of a class", place)
+    value = check.expr_of(args[0], place)
+    kind = value.type.element if isinstance(value.type, OptionalType) else value.type
+    if kind != kinds.NONE and not isinstance(kind, (kinds.ClassType, ModuleType)):
+        raise ScriptError(
+            "Expected a value of type 'Optional[AnyClassType]' for argument 'x' but instead found "
+            f"type '{value.type}'",
+            place,
+        )
+    return Apply(place, kinds.INT, Builtin("id", "rt_id(_0)", "prim"), [value])
 
 
 def _size(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Expr:
@@ -433,6 +476,7 @@ NAMED_FORMS: dict[str, Value] = {
     "isinstance": RawForm("isinstance", type_forms.is_instance),
     "hasattr": RawForm("hasattr", type_forms.has_attribute),
     "getattr": RawForm("getattr", type_forms.get_attribute),
+    "id": Form("id", _id),
     "super": RawForm("super", type_forms.super_of),
     "print": Form("print", _print),
     "int": NamedBuiltin("Int"),
@@ -510,9 +554,9 @@ def math_function(name: str) -> Value | None:
 
 
 _MATH_NAMES = frozenset(
-    "ceil floor trunc sqrt exp expm1 log log1p log2 log10 sin cos tan asin acos atan atan2 sinh"
+    "ceil floor sqrt exp expm1 log log1p log10 sin cos tan asin acos atan atan2 sinh"
     " cosh tanh asinh acosh atanh erf erfc gamma lgamma degrees radians fabs factorial frexp ldexp"
-    " modf copysign hypot isnan isinf isfinite mathremainder gcd fmod pow".split()
+    " modf copysign isnan isinf isfinite mathremainder gcd fmod pow".split()
 )
 
 _objects: dict[int, tuple[Any, Value]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,22 +19,38 @@ from tangrad_jit.scripting.types.annotations import (
     AnnotationError,
     type_of_object,
     type_of_syntax,
+    type_of_value,
 )
 from tangrad_jit.scripting.types.kinds import ListType, OptionalType, Type, is_subtype
 
 __all__ = ["FunctionValue", "Parameter", "Unit"]
 
 _MISSING = object()
+# A comment that was meant as one of types, as PyTorch recognises it.
+_NEARLY_TYPE = re.compile(r"#[\t ]*type[\t ]*(?!: ignore(\[.*\])?$):")
 
 
 @dataclass(slots=True)
 class Parameter:
-    """A parameter; `default` is a value of Python where `has_default`."""
+    """A parameter.
+
+    Attributes:
+        name, type: of it.
+        default: a value of Python where `has_default`.
+        keyword_only: whether a call names it.
+        inferred: whether it is a tensor because nothing says what it is.
+    """
 
     name: str
     type: Type
     default: Any = _MISSING
     keyword_only: bool = False
+    inferred: bool = False
+
+    @property
+    def shown(self) -> str:
+        """Its type, as messages show it."""
+        return f"{self.type} (inferred)" if self.inferred else str(self.type)
 
     @property
     def has_default(self) -> bool:
@@ -120,6 +137,13 @@ class Unit:
                     place_of(extra, self.source, self.name),
                 )
         every = [*arguments.posonlyargs, *arguments.args]
+        if self.owner is not None and not every:
+            raise ScriptError(
+                f"methods must have a self argument: {self.name} does not have a self argument; "
+                "give it one, or decorate it with @staticmethod",
+                self.place(),
+            )
+        self._check_comments(every)
         commented = self._comment_types(len(every) - (self.owner is not None))
         found = []
         for k, arg in enumerate([*every, *arguments.kwonlyargs]):
@@ -131,14 +155,52 @@ class Unit:
                 kind = self._annotated(ast.Constant(arg.type_comment), arg)
             if kind is None and commented:
                 kind = commented[k - (self.owner is not None)]
+            inferred = kind is None and self._plain == kinds.TENSOR
             kind = kind or self._plain
             if kind == kinds.ANY and self._plain == kinds.ANY:
                 kind = kinds.TENSOR
             default = defaults.get(arg.arg, _MISSING)
-            if default is None and not is_subtype(kinds.NONE, kind):
+            if default is None and (kind == kinds.TENSOR or self._plain == kinds.ANY):
                 kind = kinds.optional_of(kind)
-            found.append(Parameter(arg.arg, kind, default, k >= len(every)))
+            if default is not _MISSING and self._plain != kinds.ANY:
+                self._check_default(arg.arg, kind, default, inferred)
+            found.append(Parameter(arg.arg, kind, default, k >= len(every), inferred))
         return found
+
+    def refuse_mutable_defaults(self) -> None:
+        """Refuse defaults that all calls of a function of Python would share.
+
+        Raises:
+            ScriptError: there is one.
+        """
+        for parameter in self.parameters:
+            if _is_mutable(parameter.default):
+                raise ScriptError(
+                    "Mutable default parameters are not supported because Python binds them to "
+                    "the function and they persist across function calls.\n As a workaround, make "
+                    "the default None and instantiate the default parameter within the body of "
+                    f"the function. Found {type(parameter.default)} on parameter {parameter.name}",
+                    self.place(),
+                )
+
+    def _check_default(self, name: str, kind: Type, default: Any, inferred: bool) -> None:
+        given = type_of_value(default, self.world.class_type)
+        if given is None or kind == kinds.ANY:
+            return
+        if to_type(Const(self.place(), given, default), kind, False) is None and not _widens(
+            default, kind
+        ):
+            raise ScriptError(
+                f"Expected a default value of type {kind}{' (inferred)' if inferred else ''} on "
+                f'parameter "{name}".'
+                + (
+                    f' Because "{name}" was not annotated with an explicit type it is assumed to '
+                    "be type 'Tensor'."
+                    if inferred
+                    else ""
+                ),
+                self.place(),
+            )
 
     def _comment(self) -> Any:
         comment = self.node.type_comment
@@ -152,6 +214,42 @@ class Unit:
             return ast.parse(comment.strip(), mode="func_type")
         except SyntaxError:
             raise ScriptError(f"cannot parse the type comment: {comment}", self.place()) from None
+
+    def _check_comments(self, every: Sequence[ast.arg]) -> None:
+        """Refuse comments of types that nobody would read.
+
+        Raises:
+            ScriptError: there are some.
+        """
+        beside = [arg for arg in every if arg.type_comment]
+        comment = self.node.type_comment or self._comment_below()
+        if beside and comment:
+            if not comment.replace(" ", "").startswith("(...)->"):
+                raise ScriptError(
+                    "Return type line '# type: (...) -> ...' not found on multiline type "
+                    "annotation",
+                    self.place(),
+                )
+            count = len(every) - (self.owner is not None)
+            if len(beside) != count:
+                raise self._miscounted(len(beside), count)
+        last = self.node.end_lineno or self.node.lineno
+        lines = self.source.lines[self.node.lineno - 1 : last]
+        if self._plain == kinds.ANY or any("# type:" in line for line in lines):
+            return
+        for k, line in enumerate(lines):
+            if _NEARLY_TYPE.search(line):
+                raise ScriptError(
+                    f"The annotation prefix in line {k} is probably invalid.\nIt must be '# type:'",
+                    self.place(),
+                )
+
+    def _miscounted(self, found: int, wanted: int) -> ScriptError:
+        return ScriptError(
+            f"Number of type annotations ({found}) did not match the number of function "
+            f"parameters ({wanted}):",
+            self.place(),
+        )
 
     def _comment_below(self) -> str:
         """Return a type comment in a line of its own between signature and body."""
@@ -170,11 +268,7 @@ class Unit:
         if len(nodes) == 1 and isinstance(nodes[0], ast.Constant) and nodes[0].value is ...:
             return []
         if len(nodes) != count:
-            raise ScriptError(
-                f"Number of type annotations ({len(nodes)}) did not match the number of function "
-                f"parameters ({count}):",
-                self.place(),
-            )
+            raise self._miscounted(len(nodes), count)
         return [self._annotated(node, self.node) or kinds.TENSOR for node in nodes]
 
     def _declared_result(self) -> Type | None:
@@ -228,12 +322,15 @@ class Unit:
         check.declared = self.declared
         for parameter in self.parameters:
             check.scope.top.names[parameter.name] = parameter.type
+            if parameter.inferred:
+                check.inferred.add(parameter.name)
         if self.first is not None:
             check.scope.top.names[self.parameters[0].name] = self.first
         body = check.body(self.node.body)
         if not check.scope.top.exits:
             returned = check.declared or check.returned
-            if returned is not None and not is_subtype(kinds.NONE, returned):
+            allowed = self.declared in (None, kinds.NONE, kinds.ANY)
+            if returned is not None and not (allowed and is_subtype(kinds.NONE, returned)):
                 raise ScriptError(
                     "Function was not annotated as having type None, but does not return along all "
                     "paths",
@@ -289,13 +386,13 @@ class Unit:
                 hint = " Check first that it is not None."
             elif isinstance(parameter.type, kinds.InterfaceType):
                 hint = f"\n{parameter.type.unit.lacking(value.type)}"
-            elif parameter.type == kinds.TENSOR:
+            elif parameter.inferred:
                 hint = (
-                    f" Inferred '{parameter.name}' to be of type 'Tensor' because it was not "
+                    f"\nInferred '{parameter.name}' to be of type 'Tensor' because it was not "
                     "annotated with an explicit type."
                 )
             raise self._refused(
-                f"Expected a value of type '{parameter.type}' for argument '{parameter.name}' but "
+                f"Expected a value of type '{parameter.shown}' for argument '{parameter.name}' but "
                 f"instead found type '{value.type}'.{hint}",
                 place,
             )
@@ -312,6 +409,32 @@ class Unit:
             shown.append(f"{p.type} {p.name}{default}")
         returned = self.declared or self._returned
         return f"{self.name}({', '.join(shown)}) -> {returned if returned else 'Tensor'}"
+
+
+def _is_mutable(default: Any) -> bool:
+    """Return whether a default may change from one call to the next."""
+    if isinstance(default, tuple):
+        return any(map(_is_mutable, default))
+    return isinstance(default, (list, dict))
+
+
+def _widens(default: Any, kind: Type) -> bool:
+    """Return whether a default is a number, or a tuple with some, that a wider type holds."""
+    if isinstance(kind, OptionalType):
+        return _widens(default, kind.element)
+    if isinstance(kind, ListType):
+        items = default if isinstance(default, tuple) else (default,) if kind.broadcast else ()
+        return bool(items) and all(_widens(item, kind.element) for item in items)
+    if isinstance(kind, kinds.TupleType) and isinstance(default, tuple):
+        return len(default) == len(kind.elements) and all(map(_widens, default, kind.elements))
+    python: dict[Type, Any] = {
+        kinds.INT: int,
+        kinds.FLOAT: (int, float),
+        kinds.COMPLEX: (int, float, complex),
+        kinds.BOOL: (bool, int),
+        kinds.STR: str,
+    }
+    return isinstance(default, python.get(kind, ()))
 
 
 class FunctionValue(Value):

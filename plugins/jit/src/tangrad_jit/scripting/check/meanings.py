@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import inspect
 import types
 from collections.abc import Sequence
 from typing import Any
@@ -115,9 +116,11 @@ class NamedTupleClass(Value):
                 raise ScriptError(f"{self.kind}: Argument {name} not provided", place)
             fitted = to_type(value, kind)
             if fitted is None:
+                annotated = inspect.get_annotations(self.kind.python_class)
+                inferred = "" if name in annotated else " (inferred)"
                 raise ScriptError(
-                    f"Expected a value of type '{kind}' for argument '{name}' but instead found "
-                    f"type '{value.type}'",
+                    f"Expected a value of type '{kind}{inferred}' for argument '{name}' but "
+                    f"instead found type '{value.type}'.",
                     place,
                 )
             given.append(fitted)

@@ -142,6 +142,13 @@ class ModuleUnit:
         if constant and _is_constant(value):
             self.constants[name] = value
             return
+        if constant and not self.is_library:
+            raise TypeError(
+                f"'{_class_of_inconstant(value)}' object in attribute '{self.cls.__name__}.{name}' "
+                "is not a valid constant.\nValid constants are:\n1. a nn.ModuleList\n"
+                "2. an int, float, bool, complex, str, None, dtype, layout or device\n"
+                "3. a list or tuple of (2)"
+            )
         if isinstance(value, types.FunctionType) or (
             callable(value) and not isinstance(value, type) and _is_function_like(value)
         ):
@@ -241,7 +248,7 @@ class ModuleUnit:
             return Invoke(place, unit.returned, owner, name, unit, [])
         if name in self._methods or callable(getattr(self.cls, name, None)):
             return Bound(owner, name)
-        if found is not None and type_of_value(found) is not None:
+        if self.is_library and found is not None and type_of_value(found) is not None:
             return check.constant(found, place)
         return None
 
@@ -273,6 +280,7 @@ class ModuleUnit:
             return self.world.function_meaning(raw.__func__)
         if function is None or not isinstance(inspect.unwrap(function), types.FunctionType):
             return None
+        self.world.overloads_of(inspect.unwrap(function), self.type)
         if str(getattr(function, "_torchscript_modifier", "")) in ("ignore", "unused"):
             return self.world.ignored(function, self.type)
         plain = kinds.ANY if self.is_library else kinds.TENSOR
@@ -520,6 +528,15 @@ def _is_constant(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return all(_is_constant(item) for item in value)
     return value is None or isinstance(value, _CONSTANT_TYPES)
+
+
+def _class_of_inconstant(value: Any) -> str:
+    """Return the name of the class, in a value or of it, of which there are no constants."""
+    if isinstance(value, (tuple, list)):
+        return next(_class_of_inconstant(item) for item in value if not _is_constant(item))
+    cls = type(value)
+    module = "" if cls.__module__ == "builtins" else f"{cls.__module__}."
+    return f"{module}{cls.__qualname__}"
 
 
 def _is_function_like(value: Any) -> bool:

@@ -273,14 +273,18 @@ def _bound(
     if "out" in left and signature.takes_out:
         named["out"] = left.pop("out")
     if left:
-        return f"Unknown keyword argument '{next(iter(left))}'."
+        name = next(iter(left))
+        if name in everything:
+            return f"Argument {name} specified twice in the call."
+        return f"Unknown keyword argument '{name}'."
     return given, named, everything
 
 
 def _mismatch(value: Expr, parameter: Parameter) -> str:
+    kind = _of_kind(parameter.kind)
     return (
-        f"Expected a value of type '{parameter.kind}' for argument '{parameter.name}' but instead "
-        f"found type '{value.type}'."
+        f"Expected a value of type '{kind or parameter.kind}' for argument '{parameter.name}' but "
+        f"instead found type '{value.type}'."
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tangrad_jit.scripting.source.places import Place, ScriptError
 from tangrad_jit.scripting.tree.nodes import Expr
-from tangrad_jit.scripting.types.kinds import OptionalType, Type, is_subtype, unify
+from tangrad_jit.scripting.types.kinds import ModuleType, OptionalType, Type, is_subtype, unify
 
 __all__ = ["Frame", "Scope"]
 
@@ -87,6 +87,18 @@ class Scope:
         if not isinstance(before, Type):
             raise ScriptError(
                 f"Cannot re-assign '{name}' because it has type {before} and {name} is not a "
+                "first-class value. Only reassignments to first-class values are allowed",
+                place,
+            )
+        if isinstance(meaning, ModuleType) and not isinstance(before, ModuleType):
+            raise ScriptError(
+                f"Cannot re-assign '{name}' to a value of type module because {name} is not a "
+                "first-class value. Only reassignments to first-class values are allowed",
+                place,
+            )
+        if isinstance(before, ModuleType) and not isinstance(meaning, ModuleType):
+            raise ScriptError(
+                f"Cannot re-assign '{name}' because it has type module and {name} is not a "
                 "first-class value. Only reassignments to first-class values are allowed",
                 place,
             )

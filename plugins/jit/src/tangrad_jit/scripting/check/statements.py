@@ -161,7 +161,7 @@ class Statements(Assignments):
                 place,
             )
         if not self.loops:
-            raise ScriptError(f"{name} outside of a loop", place)
+            raise ScriptError(f"SyntaxError: '{name}' outside loop", place)
         self.scope.top.exits = True
         return [made(place)]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tangrad_jit.scripting.check.values import Value
-from tangrad_jit.scripting.source.places import Place
+from tangrad_jit.scripting.source.places import Place, ScriptError
 from tangrad_jit.scripting.tree.nodes import Expr, Invoke, PythonCall
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.annotations import type_of_value
@@ -54,6 +54,12 @@ class TracedCall(Value):
     ) -> Expr | Value:
         """Call it."""
         given = [check.expr_of(arg, place) for arg in args]
+        taken = len(self.traced.arguments.names)
+        if taken and len(given) + len(kwargs) > taken:
+            raise ScriptError(
+                f"Expected at most {taken} arguments but found {len(given)} positional arguments.",
+                place,
+            )
         named = {key: check.expr_of(value, place) for key, value in kwargs.items()}
         kind = result_type(self.traced.result.data)
         return PythonCall(place, kind, self.function, self.name, given, named)

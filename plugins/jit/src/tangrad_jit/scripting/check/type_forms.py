@@ -47,6 +47,8 @@ def annotate(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any
     value = check.expr(node.args[1], kind)
     found = to_type(value, kind)
     if found is None:
+        if isinstance(node.args[1], (ast.List, ast.ListComp)):
+            raise ScriptError(f"Expected an annotation of type List but got {kind}", place)
         raise ScriptError(
             f"expected an expression of type {kind} because of the annotate, but found "
             f"{value.type}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import BuiltinFunctionType
 from typing import Any
 
 from tangrad import nn
@@ -99,6 +100,12 @@ class PythonObject(Value):
                 "Cannot call a ScriptModule that is not a submodule of the caller", place
             )
         name = getattr(self.obj, "__name__", type(self.obj).__name__)
+        if isinstance(self.obj, BuiltinFunctionType):
+            raise ScriptError(
+                f"Python builtin {self.obj!r} is currently not supported in Torchscript; call it "
+                "in a function that is decorated with @jit.ignore",
+                place,
+            )
         raise ScriptError(
             f"{self} cannot be called: {name} has no form in scripts. This op may not exist or may "
             "not be currently supported in TorchScript; call it in a function that is decorated "

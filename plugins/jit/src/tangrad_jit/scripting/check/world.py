@@ -118,6 +118,8 @@ class World:
             vars(bare).get("__annotations__") or bare.__annotations__,
         )
         unit.python_function = bare
+        if plain != kinds.ANY and not unused:
+            unit.refuse_mutable_defaults()
         return unit
 
     # --- meanings
@@ -156,6 +158,12 @@ class World:
     def overloads_of(self, function: Any, owner: Type | None = None) -> list[Unit]:
         """Return the units of a function's overloads; none where it has none."""
         declared = OVERLOADS.get((function.__module__, function.__qualname__), [])
+        if function in declared:
+            what = "function" if owner is None else "method"
+            raise ScriptError(
+                f'Implementation for the {what} "{function.__qualname__}" is missing. Please make '
+                "sure a definition is provided and defined after all overload declarations."
+            )
         return [self._overloaded(one, function, owner) for one in declared]
 
     def _overloaded(self, declared: Any, function: Any, owner: Type | None) -> Unit:

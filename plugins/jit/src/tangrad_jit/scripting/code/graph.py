@@ -33,7 +33,7 @@ def shown_type(kind: Type) -> str:
     if isinstance(kind, TupleType) and kind.names:
         fields = [
             f"{name} : {shown_type(member)}"
-            + (f" = {text_of(kind.defaults[name])}" if name in kind.defaults else "")
+            + (f" = {text_of(kind.defaults[name], quote='')}" if name in kind.defaults else "")
             for name, member in zip(kind.names, kind.elements, strict=True)
         ]
         return f"NamedTuple({', '.join(fields)})"
@@ -103,7 +103,7 @@ class ShownType:
         return str(self.held)
 
     def __str__(self) -> Any:
-        return shown_type(self.held)
+        return str(self.held)
 
     __repr__ = __str__
 

@@ -60,7 +60,31 @@ def _functions(text: str) -> tuple[Source, list[ast.FunctionDef]]:
     for node in tree.body:
         if not isinstance(node, ast.FunctionDef):
             raise FrontendError("a text of functions has nothing but def", place_of(node, source))
+        _check_forms(node, source)
     return source, list(tree.body)  # type: ignore[arg-type]
+
+
+def _check_forms(function: ast.FunctionDef, source: Source) -> None:
+    """Refuse forms that Python has and PyTorch's parser of texts has not.
+
+    Raises:
+        FrontendError: the function has one.
+    """
+    for node in ast.walk(function):
+        if isinstance(node, ast.For) and isinstance(node.iter, ast.Tuple):
+            first = node.iter.elts[0] if node.iter.elts else node
+            if first.col_offset == node.iter.col_offset:
+                raise FrontendError(
+                    "List of iterables is not supported currently; write zip, or brackets",
+                    place_of(node, source),
+                )
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Tuple":
+            members = getattr(node.slice, "elts", [])
+            if members and members[0].col_offset != node.slice.col_offset:
+                raise FrontendError(
+                    "Tuple literal in Tuple type annotation must not have any elements",
+                    place_of(node, source),
+                )
 
 
 def _value_of(node: Expr) -> Any:

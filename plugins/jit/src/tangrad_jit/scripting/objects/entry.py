@@ -98,8 +98,13 @@ class Entry:
                 member = f"(aka NamedTuple({', '.join(parameter.type.names)}))\n"
             elif str(error).startswith("missing"):
                 member = f"{error}\n"
+            elif parameter.inferred:
+                member = (
+                    f"Inferred '{parameter.name}' to be of type 'Tensor' because it was not "
+                    "annotated with an explicit type.\n"
+                )
             raise RuntimeError(
-                f"{self.unit.name}() Expected a value of type '{parameter.type}' for argument "
+                f"{self.unit.name}() Expected a value of type '{parameter.shown}' for argument "
                 f"'{parameter.name}' but instead found type '{type(value).__name__}'.\n"
                 f"{member}Position: {k}\nValue: {text_of(value)}\n"
                 f"Declaration: {self.unit.declaration()}"

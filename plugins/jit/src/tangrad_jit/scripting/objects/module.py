@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import inspect
 import pickle
@@ -39,6 +40,7 @@ class ScriptMethod:
     def __init__(self, owner: Any, unit: Unit) -> None:
         self.owner, self.script_unit = owner, unit
         self.__name__ = self.name = unit.name
+        self.__doc__ = ast.get_docstring(unit.node)
         self._entry = entry_of(unit)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -64,9 +64,19 @@ def _places(traceback: TracebackType | None) -> list[Place]:
     return found
 
 
+# What Python says -> what scripts say.
+_SAID = {"slice step cannot be zero": "slice() should have non-zero step"}
+
+
 def _message(error: Exception) -> str:
     if isinstance(error, KeyError) and error.args:
         return f"KeyError: {error.args[0]}"
     if isinstance(error, ZeroDivisionError) and not str(error).startswith("ZeroDivisionError"):
         return "division by 0"
+    if str(error) in _SAID:
+        return _SAID[str(error)]
+    if isinstance(error, ValueError) and str(error).startswith("expected sequence of length"):
+        return f"E{str(error)[1:]}"
+    if isinstance(error, TypeError) and str(error) == "iteration over a 0-d tensor":
+        return "len() of a 0-d tensor: iteration over a 0-d tensor"
     return str(error)

@@ -32,7 +32,7 @@ class Argument:
 
     def __str__(self) -> str:
         default = f"={text_of(self.default_value, True)}" if self.has_default_value() else ""
-        return f"{self.type} {self.name}{default}".strip()
+        return f"{self.type.str()} {self.name}{default}".strip()
 
 
 class FunctionSchema:
@@ -50,7 +50,7 @@ class FunctionSchema:
                 shown.append("*")
             shown.append(str(argument))
         kind = self.returns[0].type
-        result = "NoneType" if kind.held == kinds.NONE else str(kind)
+        result = "NoneType" if kind.held == kinds.NONE else kind.str()
         if isinstance(kind.held, TupleType):
             result = f"({result})"
         return f"{self.name}({', '.join(shown)}) -> {result}"

@@ -21,8 +21,14 @@ def _float_text(value: float) -> str:
     return text + "." if text.lstrip("-").isdigit() else text
 
 
-def text_of(value: Any, inside: bool = False) -> str:
-    """Return a value as PyTorch's scripts write it."""
+def text_of(value: Any, inside: bool = False, quote: str = "'") -> str:
+    """Return a value as PyTorch's scripts write it.
+
+    Args:
+        value: a value.
+        inside: whether it is a member of a container, in which texts stand in quotes.
+        quote: the quotes.
+    """
     if isinstance(value, bool) or value is None:
         return str(value)
     if isinstance(value, float):
@@ -31,16 +37,16 @@ def text_of(value: Any, inside: bool = False) -> str:
         sign = "" if value.imag < 0 else "+"
         return f"{_float_text(value.real)}{sign}{_float_text(value.imag)}j"
     if isinstance(value, str):
-        return f"'{value}'" if inside else value
+        return f"{quote}{value}{quote}" if inside else value
     if isinstance(value, enum.Enum):
         return f"{type(value).__name__}.{value.name}"
     if isinstance(value, list):
-        return f"[{', '.join(text_of(item, True) for item in value)}]"
+        return f"[{', '.join(text_of(item, True, quote) for item in value)}]"
     if isinstance(value, dict):
-        items = (f"{text_of(k, True)}: {text_of(v, True)}" for k, v in value.items())
+        items = (f"{text_of(k, True, quote)}: {text_of(v, True, quote)}" for k, v in value.items())
         return f"{{{', '.join(items)}}}"
     if isinstance(value, tuple):
-        items = (text_of(item, True) for item in value)
+        items = (text_of(item, True, quote) for item in value)
         return f"({', '.join(items)}{',' if len(value) == 1 else ''})"
     if isinstance(value, (tangrad.dtype, tangrad.layout, tangrad.memory_format)):
         return str(rt_code(value))

@@ -11,6 +11,7 @@ from tangrad_jit.scripting.program.containers import shared
 from tangrad_jit.scripting.program.numbers import rt_wrap
 from tangrad_jit.scripting.program.texts import text_of
 from tangrad_jit.scripting.types import kinds
+from tangrad_jit.scripting.types.annotations import type_of_value
 from tangrad_jit.scripting.types.kinds import (
     AwaitType,
     ClassType,
@@ -21,6 +22,7 @@ from tangrad_jit.scripting.types.kinds import (
     ListType,
     ModuleType,
     OptionalType,
+    Primitive,
     TupleType,
     Type,
     UnionType,
@@ -101,6 +103,12 @@ def rt_no_module(index: Any) -> Any:
     raise RuntimeError(f"Index or key {index!r} is out of range of the modules")
 
 
+def rt_repeated(values: list[Any], times: int) -> list[Any]:
+    """Repeat a list in place, and return it."""
+    values[:] = values * times
+    return values
+
+
 def rt_extended(values: list[Any], others: list[Any]) -> list[Any]:
     """Append all elements of a list."""
     values.extend(others)
@@ -173,12 +181,53 @@ def rt_popitem(owner: dict[Any, Any]) -> tuple[Any, Any]:
 
 def rt_sort(values: list[Any], reverse: bool) -> None:
     """Sort a list in place; elements that are equal keep their order, backwards too."""
+    _check_sortable(values)
     values.sort(reverse=reverse)
 
 
 def rt_sorted(values: list[Any]) -> list[Any]:
     """Return a sorted list."""
+    _check_sortable(values)
     return sorted(values)
+
+
+_SORTABLE = (int, float, str, tangrad.Tensor)
+
+
+def _check_sortable(values: list[Any]) -> None:
+    """Check that the elements of a list have an order.
+
+    Raises:
+        RuntimeError: they have none, or are of several types.
+    """
+    if not values or all(isinstance(value, _SORTABLE) for value in values[:1]):
+        first = type(values[0]) if values else None
+        if all(type(value) is first for value in values):
+            return
+    first = type_of_value(values[0], _class_of)
+    for value in values[1:]:
+        other = type_of_value(value, _class_of)
+        if other != first:
+            raise RuntimeError(
+                f"Only values of same type can be compared. Found {first} and {other}"
+            )
+    if not _is_sortable(values[0]):
+        raise RuntimeError(
+            f"Contained elements in {first} are not sortable. Only Int, Bool, Float, String, "
+            "Tensor, a User Defined Class with __lt__ method defined or Tuples of aforementioned "
+            "types can be sorted."
+        )
+
+
+def _class_of(cls: Any) -> Type:
+    return Primitive(cls.__name__)
+
+
+def _is_sortable(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_sortable, value))
+    cls = type(value)
+    return isinstance(value, _SORTABLE) or (cls.__module__ != "builtins" and "__lt__" in vars(cls))
 
 
 # --- tensors and codes
@@ -233,6 +282,11 @@ def rt_unwrap(value: Any) -> Any:
 
 
 # --- objects and calls
+
+
+def rt_id(value: Any) -> int:
+    """Return a number that is an object's own; of None, 0."""
+    return 0 if value is None else id(value)
 
 
 def rt_new(cls: Any, init: Any, *args: Any) -> Any:

@@ -85,7 +85,22 @@ def parse_text(text: str, source: Source) -> ast.Module:
     try:
         return _parsed_with_comments(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise FrontendError(f"the source in {source.file} cannot be parsed: {error}") from None
+        known = next((said for words, said in _SAID.items() if words in str(error)), "")
+        raise FrontendError(
+            f"{known}the source in {source.file} cannot be parsed: {error}"
+        ) from None
+
+
+# What of Python's parser's errors is found -> what PyTorch's parser of texts says of it.
+_SAID = {
+    "illegal expression for augmented assignment": (
+        "augmented assignment can only have one LHS expression: "
+    ),
+    "cannot assign to expression": "unexpected expression on the left of an assignment: ",
+    "cannot assign to literal": "Cannot pack a tuple into a non-variable: ",
+    "unterminated string literal": "expected a valid token: ",
+    "Perhaps you forgot a comma": "expected ] or another closing bracket: ",
+}
 
 
 def _parsed_with_comments(text: str) -> ast.Module:

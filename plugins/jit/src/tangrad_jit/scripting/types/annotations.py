@@ -136,6 +136,11 @@ def named_tuple_type(cls: Any, name: str, convert: Callable[[Any], Type]) -> Tup
     """Return the type of a class of named tuples; fields without annotation are tensors."""
     declared = typing.get_type_hints(cls) if _are_evaluable(cls) else cls.__annotations__
     members = [convert(declared.get(field, tangrad.Tensor)) for field in cls._fields]
+    if any(isinstance(value, tangrad.Tensor) for value in cls._field_defaults.values()):
+        raise AnnotationError(
+            "Tensors are not supported as default NamedTuple fields: they may be changed, and "
+            "would be for all tuples"
+        )
     return TupleType(members, name, cls._fields, cls, dict(cls._field_defaults))
 
 
@@ -240,6 +245,10 @@ def type_of_syntax(
     if isinstance(node, ast.Subscript):
         members = tuple(node.slice.elts) if isinstance(node.slice, ast.Tuple) else (node.slice,)
         return _subscripted(node, members, name_of, inner)
+    if isinstance(node, ast.BinOp):
+        operator = ast.unparse(node).removeprefix(ast.unparse(node.left))
+        sign = operator.removesuffix(ast.unparse(node.right)).strip()
+        raise AnnotationError(f"Expression of type {sign} cannot be used in a type expression")
     raise AnnotationError(f"Unknown type annotation: '{ast.unparse(node)}'")
 
 
@@ -250,9 +259,15 @@ def _subscripted(
     inner: Callable[[Any], Type],
 ) -> Type:
     base = ast.unparse(node.value)
+    if not isinstance(node.value, (ast.Name, ast.Attribute)):
+        raise AnnotationError(f"Subscripted type must be a type identifier, not {base}")
     short = base.rpartition(".")[2]
     if short.startswith("BroadcastingList"):
         count = short.removeprefix("BroadcastingList")
+        if count and not (count.isdigit() and int(count)):
+            raise AnnotationError(
+                f"What follows BroadcastingList must be a positive integer: {short}"
+            )
         return ListType(inner(members[0]), int(count) if count.isdigit() else 1)
     if short in _LATER:
         return _LATER[short](inner(members[0]))
