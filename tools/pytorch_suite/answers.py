@@ -220,6 +220,8 @@ ATTRIBUTES: dict[str, Any] = {
     "torch.jit.frontend.FrontendError": Later(f"{_PLACES}:FrontendError"),
     "torch.jit.frontend.NotSupportedError": Later(f"{_PLACES}:FrontendError"),
     "torch.jit._recursive.ConcreteTypeStore": _constant(None),
+    # What the pickles of archives name, where a test reads one by Python's own reader.
+    "torch.jit._pickle.build_intlist": list,
     "torch.jit._state._clear_class_state": _constant(None),
     "torch.testing.FileCheck": FileCheck,
     "torch.utils._mode_utils.no_dispatch": _nothing,

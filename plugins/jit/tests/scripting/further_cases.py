@@ -218,3 +218,26 @@ class Chosen(nn.Module):
             if name != "plus" or n > 0:
                 x = step(x)
         return self.last(x), len(self.steps)
+
+
+@module((t(1.0, 2.0),))
+class Restored(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("held", torch.ones(2))
+        self.weight = nn.Parameter(torch.tensor([2.0, 3.0]))
+        self.steps = 3
+
+    @torch.jit.export
+    def __getstate__(self):
+        return self.held, self.steps, self.weight, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state):
+        self.held = state[0]
+        self.steps = state[1]
+        self.weight = state[2]
+        self.training = state[3]
+
+    def forward(self, x):
+        return x * self.weight + self.held + self.steps

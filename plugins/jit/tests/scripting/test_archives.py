@@ -1,8 +1,10 @@
 """Archives of scripts: PyTorch reads ours, we read PyTorch's, and nothing in them is run."""
 
+import inspect
 import io
 import random
 import zipfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -160,3 +162,100 @@ def test_damaged_archives_are_one_family_of_errors():
             tangrad.jit.load(io.BytesIO(bytes(damaged)))
         except SerializationError:
             continue
+
+
+class Multiplies(tangrad.nn.Module):
+    def forward(self, x, w):
+        y = x + 1
+        return (y @ w).sum()
+
+
+class MultipliesToo(torch.nn.Module):
+    def forward(self, x, w):
+        y = x + 1
+        return (y @ w).sum()
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "again"])
+@pytest.mark.parametrize("writer", [torch, tangrad], ids=["theirs", "ours"])
+@pytest.mark.parametrize("reader", [torch, tangrad], ids=["by theirs", "by ours"])
+def test_errors_of_what_is_loaded_show_where_the_code_came_from(writer, reader, again):
+    cls = Multiplies if writer is tangrad else MultipliesToo
+    file = saved(writer, writer.jit.script(cls()))
+    if again:
+        file = saved(tangrad, tangrad.jit.load(file))
+    loaded = reader.jit.load(file)
+    line = inspect.getsourcelines(cls)[1] + 3
+    with pytest.raises(RuntimeError, match="serialized code") as caught:
+        loaded(reader.ones(2, 3), reader.ones(2, 3))
+    assert f'{Path(__file__).name}", line {line}, in forward' in str(caught.value)
+    shown = str(caught.value).partition("original code")[2]
+    assert "(y @ w).sum()\n                ~~~~~ <--- HERE" in shown
+    assert f"{Path(__file__).name}:{line}:" in str(loaded.graph)
+
+
+@pytest.mark.parametrize("damage", [b"junk", b"\x80\x02K\x01.", b"\x80\x02cos\nsystem\n."])
+def test_damaged_records_of_places_are_refused_or_left_out(damage):
+    file = saved(tangrad, tangrad.jit.script(Multiplies()))
+    made = io.BytesIO()
+    with zipfile.ZipFile(file) as source, zipfile.ZipFile(made, "w") as target:
+        for name in source.namelist():
+            target.writestr(name, damage if name.endswith("debug_pkl") else source.read(name))
+    try:
+        loaded = tangrad.jit.load(io.BytesIO(made.getvalue()))
+    except SerializationError:
+        return
+    assert float(loaded(tangrad.ones(1, 1), tangrad.ones(1, 1))) == 2.0
+
+
+class Inner(tangrad.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("held", tangrad.ones(2))
+
+    @tangrad.jit.export
+    def __getstate__(self):
+        return self.held, self.training
+
+    @tangrad.jit.export
+    def __setstate__(self, state):
+        self.held = state[0] + 10
+        self.training = state[1]
+
+    def forward(self):
+        return self.held
+
+
+class Outer(Inner):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+
+    @tangrad.jit.export
+    def __getstate__(self):
+        return self.held, self.inner, self.training
+
+    @tangrad.jit.export
+    def __setstate__(self, state):
+        self.held = state[0] + 20
+        self.inner = state[1]
+        self.training = state[2]
+
+    def forward(self):
+        return self.held + self.inner()
+
+
+@pytest.mark.parametrize("reader", [torch, tangrad], ids=["by theirs", "by ours"])
+def test_modules_are_restored_by_their_own_setstate(reader):
+    loaded = reader.jit.load(saved(tangrad, tangrad.jit.script(Outer())))
+    assert loaded().tolist() == [32.0, 32.0]
+    assert [name for name, _ in loaded.named_buffers()] == ["held", "inner.held"]
+
+
+class OnlySets(Inner):
+    __getstate__ = None
+
+
+def test_setstate_without_getstate_is_refused():
+    with pytest.raises(RuntimeError, match="getstate"):
+        tangrad.jit.script(OnlySets())

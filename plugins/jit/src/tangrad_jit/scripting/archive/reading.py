@@ -18,7 +18,7 @@ from tangrad.serialization.machine import SafeUnpickler
 from tangrad_jit.scripting.archive.units import ArchiveCode
 from tangrad_jit.scripting.check.script_objects import ScriptObjectUnit, class_of_name
 from tangrad_jit.scripting.objects.known import WORLD
-from tangrad_jit.scripting.objects.module import ScriptedModule, made_of
+from tangrad_jit.scripting.objects.module import ScriptedModule, entry_of, made_of
 from tangrad_jit.scripting.program.values import Unfitting, fitted
 from tangrad_jit.scripting.source.finding import LARGEST_SOURCE
 from tangrad_jit.scripting.source.places import ScriptError
@@ -123,6 +123,11 @@ class _Reader:
         except UnicodeDecodeError:
             raise SerializationError(f"jit.load: code/{path} is no text") from None
 
+    def _records(self, path: str) -> Any:
+        """Return where the code of a file came from, as the archive tells it, or None."""
+        name = f"code/{path}.debug_pkl"
+        return self._unpickled(name) if self._root + name in self._sizes else None
+
     def read(self, extra: dict[str, Any] | None) -> Any:
         """Return the module."""
         version = self._text("version", "3").strip()
@@ -133,7 +138,7 @@ class _Reader:
         constants = self._unpickled("constants.pkl")
         if not isinstance(constants, tuple):
             raise SerializationError("jit.load: the archive's constants are no tuple")
-        self.code = ArchiveCode(WORLD, self._code, constants, int(version))
+        self.code = ArchiveCode(WORLD, self._code, constants, int(version), self._records)
         data = self._unpickled("data.pkl")
         if not isinstance(data, _Held):
             raise SerializationError("jit.load: the archive holds no module")
@@ -265,6 +270,10 @@ class _Reader:
         unit = kind.unit
         made = made_of(unit)
         self._made[id(held)] = made
+        setter = unit.method("__setstate__")
+        if setter is not None:
+            self._restore(made, setter, held)
+            return made
         state = vars(held)
         for name in unit.children:
             value = state.get(name)
@@ -287,6 +296,39 @@ class _Reader:
         for name, value in unit.constants.items():
             vars(made)[name] = value
         return made
+
+    def _restore(self, made: Any, setter: Any, held: _Held) -> None:
+        """Give a module its state by its own `__setstate__`, a program of the archive.
+
+        Raises:
+            SerializationError: it fails, or leaves something out.
+        """
+        unit = made.script_unit
+        vars(made).update(unit.constants)
+        for registry, names in (
+            ("_parameters", unit.parameter_names),
+            ("_buffers", unit.buffer_names),
+            ("_modules", unit.children),
+        ):
+            vars(made)[registry].update(dict.fromkeys(names))
+        try:
+            entry_of(setter)(made, self._value(held.state, setter.parameters[1].type))
+        except SerializationError:
+            raise
+        except RuntimeError as error:
+            raise SerializationError(f"jit.load: {held.qualified}.__setstate__: {error}") from None
+        for name, value in made._parameters.items():
+            if value is not None and not isinstance(value, nn.Parameter):
+                wants = value.requires_grad
+                made._parameters[name] = nn.Parameter(value.detach(), requires_grad=wants)
+        registries = (vars(made), made._parameters, made._buffers, made._modules)
+        for name in [*unit.attributes, *unit.children]:
+            if all(registry.get(name) is None for registry in registries):
+                kind = unit.attributes.get(name) or unit.children[name]
+                if not kinds.is_subtype(kinds.NONE, kind):
+                    raise SerializationError(
+                        f"jit.load: {held.qualified}.__setstate__ leaves out {name}"
+                    )
 
     def _value(self, value: Any, kind: kinds.Type) -> Any:
         if isinstance(value, _Held):

@@ -10,7 +10,9 @@ from typing import Any
 
 import tangrad
 from tangrad import nn
+from tangrad.serialization import SerializationError
 from tangrad_jit.scripting.archive.names import ArchiveNames
+from tangrad_jit.scripting.archive.records import Origins
 from tangrad_jit.scripting.check.classes import ClassUnit, InterfaceUnit
 from tangrad_jit.scripting.check.functions import Unit
 from tangrad_jit.scripting.check.generated import hooked_call
@@ -37,12 +39,19 @@ class ArchiveCode:
         read: path below `code/` -> text, or None where there is no such file.
         constants: the tensors of the archive.
         version: of the archive.
+        records: path below `code/` -> where the code came from, or None.
     """
 
     def __init__(
-        self, world: Any, read: Callable[[str], str | None], constants: Any, version: int
+        self,
+        world: Any,
+        read: Callable[[str], str | None],
+        constants: Any,
+        version: int,
+        records: Callable[[str], Any],
     ) -> None:
         self.world, self._read, self.constants = world, read, constants
+        self._records = records
         self._found: dict[str, Any] = {}
         self._files: dict[str, tuple[Source, dict[str, ast.stmt]] | None] = {}
         self.names = ArchiveNames(self.find, constants, version, world.class_type)
@@ -67,6 +76,7 @@ class ArchiveCode:
                 self._files[path] = None
             else:
                 source = Source(f"code/{path}", 1, text.split("\n"))
+                source.origins = _origins(source.lines, self._records(path))
                 tree = parse_text(text, source)
                 _check_top(tree, source)
                 defined = {
@@ -248,6 +258,20 @@ class _ModuleOfArchive(ModuleUnit):
     def every_method(self) -> list[Unit]:
         """Return the units of all methods."""
         return [self.method(name) for name in self._nodes]
+
+
+def _origins(lines: list[str], records: Any) -> Origins | None:
+    """Return what finds where code came from, or None where nobody tells.
+
+    Raises:
+        SerializationError: the records are damaged.
+    """
+    if records is None:
+        return None
+    try:
+        return Origins(lines, records)
+    except (TypeError, ValueError, IndexError, AttributeError):
+        raise SerializationError("jit.load: the records of places are damaged") from None
 
 
 def _check_top(tree: ast.Module, source: Source) -> None:

@@ -10,12 +10,15 @@ from typing import Any
 import tangrad
 from tangrad import nn
 from tangrad_jit.scripting.archive.pickling import ObjectPickler
+from tangrad_jit.scripting.archive.records import Recorder, pickled
 from tangrad_jit.scripting.check.classes import InterfaceUnit
 from tangrad_jit.scripting.check.functions import Unit
 from tangrad_jit.scripting.check.library_modules import result_of_library
 from tangrad_jit.scripting.check.script_objects import ScriptObjectUnit
 from tangrad_jit.scripting.code.library_text import FUNCTIONS, module_text
 from tangrad_jit.scripting.code.printer import Printer, UnprintableError, quoted
+from tangrad_jit.scripting.program.emit import program_of
+from tangrad_jit.scripting.tree import nodes as tree
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.kinds import Type
 
@@ -70,6 +73,9 @@ def write_function(unit: Unit, f: Any, extra_files: dict[str, Any] | None = None
     _write(f, made, pickler.finished(), extra_files)
 
 
+_PLAIN = (tree.Local, tree.Const)
+
+
 class _NamingPrinter(Printer):
     """A printer that gives units of one name names of their own."""
 
@@ -77,9 +83,19 @@ class _NamingPrinter(Printer):
 
     def __init__(self) -> None:
         super().__init__()
+        self.recorder = Recorder()
         self._names: dict[int, str] = {}
         self._kept: list[Any] = []
         self._taken: set[str] = set()
+
+    def expr(self, node: Any) -> str:
+        """Return the code of an expression, with a mark of its place."""
+        made = super().expr(node)
+        return made if isinstance(node, _PLAIN) else self.recorder.mark(node.place) + made
+
+    def _statement(self, node: Any, indent: str) -> str:
+        made = super()._statement(node, indent)
+        return indent + self.recorder.mark(node.place) + made.removeprefix(indent)
 
     def name_of(self, owner: Any) -> str:
         if isinstance(owner, str):
@@ -119,7 +135,7 @@ class _Archive:
     def put(self, name: str, text: str) -> None:
         """Add the code of something to the file of its module."""
         path = "code/" + name.rpartition(".")[0].replace(".", "/") + ".py"
-        self.files[path] = self.files.get(path, "") + text
+        self.files[path] = self.files.get(path, "") + self.printer.recorder.mark(None) + text
 
     def finish(self) -> None:
         """Add the code of all that is named and not there yet."""
@@ -261,8 +277,15 @@ class _Archive:
             return
         name = self.module(module)
         prefix, _, last = name.rpartition(".")
-        pickler.new_object(prefix, last)
         unit = getattr(module, "script_unit", None)
+        state = None if unit is None else unit.state_methods()
+        if state is not None:
+            pickler.new_object_of_state(name)
+            pickler.value(program_of(state[0])(module), state[0].returned)
+            pickler.end_object_of_state()
+            pickler.remember(module)
+            return
+        pickler.new_object(prefix, last)
         attributes: dict[str, Type] = {}
         if unit is not None and "library_module" not in vars(module):
             attributes = unit.attributes
@@ -369,8 +392,10 @@ def _write(f: Any, made: _Archive, data: bytes, extra_files: dict[str, Any] | No
         put("byteorder", "little")
         for key, storage in made.storages.values():
             put(f"data/{key}", _bytes_of(storage))
-        for path, text in made.files.items():
+        for path, marked in made.files.items():
+            text, records = made.printer.recorder.split(marked)
             put(path, text)
+            put(f"{path}.debug_pkl", pickled(made.pickler(), records))
         put("constants.pkl", constants.finished())
         put("version", f"{_VERSION}\n")
         put(".data/serialization_id", "0" * 40)

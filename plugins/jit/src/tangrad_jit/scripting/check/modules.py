@@ -285,9 +285,33 @@ class ModuleUnit:
             return self.world.ignored(function, self.type)
         plain = kinds.ANY if self.is_library else kinds.TENSOR
         unit = self.world.make_unit(function, self.type, name, plain)
+        if name == "__setstate__":
+            self._give_state(unit)
         unit.qualified = f"{self.qualified}.{name}"
         self._methods[name] = unit
         return unit
+
+    def _give_state(self, setter: Unit) -> None:
+        """Give what `__setstate__` takes the type of what `__getstate__` returns.
+
+        Raises:
+            ScriptError: there is none.
+        """
+        getter = self.method("__getstate__")
+        if not isinstance(getter, Unit):
+            raise ScriptError(
+                f"__setstate__ of {self.cls.__name__} takes what its __getstate__ returns, and "
+                "there is no such method: decorate it with @jit.export",
+                setter.place(),
+            )
+        if len(setter.parameters) == 2 and setter.parameters[1].inferred:
+            setter.parameters[1].type, setter.parameters[1].inferred = getter.returned, False
+
+    def state_methods(self) -> tuple[Unit, Unit] | None:
+        """Return `__getstate__` and `__setstate__` where both are scripted."""
+        found = [self._methods.get(name) for name in ("__getstate__", "__setstate__")]
+        getter, setter = found
+        return None if getter is None or setter is None else (getter, setter)
 
     def _accessor(self, name: str, what: str, function: Any) -> Unit:
         """Return the unit that reads or stores a property."""
@@ -437,6 +461,8 @@ class ModuleUnit:
                 f"Can't set constant '{name}': it is in __constants__, or Final", place
             )
         known = self.attributes.get(name)
+        if known is None and check.function == "__setstate__":
+            known = self.children.get(name)
         if known is None:
             raise ScriptError(
                 f"Tried to set nonexistent attribute: {name}. Did you forget to initialize it in "

@@ -303,8 +303,9 @@ class ScriptNode:
         shown = f"[{inside}]" if inside else ""
         where = ""
         if self.place is not None:
-            line = self.place.source.first + self.place.line
-            where = f" # {self.place.source.file}:{line}:{self.place.column}"
+            place = self.place.original() or self.place
+            line = place.source.first + place.line
+            where = f" # {place.source.file}:{line}:{place.column}"
         equals = " = " if made else ""
         given = ", ".join(map(str, self._given))
         yield f"{indent}{made}{equals}{self._kind}{shown}({given}){where}"

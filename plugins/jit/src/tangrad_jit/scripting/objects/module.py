@@ -330,6 +330,8 @@ def _check_swap(module: ScriptedModule, name: str, value: Any, known: Any) -> No
     """
     if value is module._modules.get(name):
         return
+    if module._modules.get(name) is None and module.script_unit.children.get(name) is not None:
+        return  # `__setstate__` gives a module that is being read the ones inside
     if not isinstance(known, InterfaceType):
         raise RuntimeError(
             "Cannot re-assign modules in a ScriptModule, tried to replace existing module "

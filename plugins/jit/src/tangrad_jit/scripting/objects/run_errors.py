@@ -12,10 +12,9 @@ from tangrad_jit.tracing.annotations import Error
 
 __all__ = ["raise_told"]
 
-_HEAD = (
-    "The following operation failed in the TorchScript interpreter.\n"
-    "Traceback of TorchScript (most recent call last):\n"
-)
+_FAILED = "The following operation failed in the TorchScript interpreter.\n"
+_TRACE, _LAST = "Traceback", "(most recent call last):\n"
+_HEAD = f"{_FAILED}{_TRACE} of TorchScript {_LAST}"
 
 
 def raise_told(error: Exception) -> NoReturn:
@@ -28,17 +27,24 @@ def raise_told(error: Exception) -> NoReturn:
     """
     if getattr(error, "is_told", False) or isinstance(error, UnicodeDecodeError):
         raise error
-    shown = "".join(
-        place.heading(function=True) + place.highlighted() for place in _places(error.__traceback__)
-    )
+    places = _places(error.__traceback__)
+    head, shown = _HEAD, _listed(places)
+    if any(place.source.origins is not None for place in places):
+        originals = [place.original() or place for place in places]
+        head = f"{_FAILED}{_TRACE} of TorchScript, serialized code {_LAST}"
+        shown += f"{_TRACE} of TorchScript, original code {_LAST}{_listed(originals)}"
     made: Exception
     if isinstance(error, Raised):
         last = f"{error.name or 'RuntimeError'}: {error.message}"
-        made = Error(_HEAD + shown + last + "\n")
+        made = Error(head + shown + last + "\n")
     else:
-        made = RuntimeError(_HEAD + shown + f"RuntimeError: {_message(error)}\n")
+        made = RuntimeError(head + shown + f"RuntimeError: {_message(error)}\n")
     made.is_told = True  # type: ignore[attr-defined]
     raise made from (None if isinstance(error, Raised) else error)
+
+
+def _listed(places: list[Place]) -> str:
+    return "".join(place.heading(function=True) + place.highlighted() for place in places)
 
 
 def _places(traceback: TracebackType | None) -> list[Place]:

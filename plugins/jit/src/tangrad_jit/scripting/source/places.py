@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 __all__ = ["FrontendError", "Place", "ScriptError", "Source", "place_of"]
 
@@ -20,12 +21,14 @@ class Source:
         first: the number of its first line there.
         lines: its lines, as they are in the file.
         indent: columns that the parser has not seen.
+        origins: of the code of an archive, finds where a place of it came from.
     """
 
     file: str
     first: int
     lines: list[str]
     indent: int = 0
+    origins: Callable[[Place], Place | None] | None = field(default=None, compare=False)
 
 
 @dataclass(slots=True)
@@ -38,6 +41,10 @@ class Place:
     last_line: int
     last_column: int
     function: str = ""
+
+    def original(self) -> Place | None:
+        """Return where the code of an archive came from; None where it is not told."""
+        return None if self.source.origins is None else self.source.origins(self)
 
     def heading(self, function: bool = False) -> str:
         """Return the line that names file and line."""
