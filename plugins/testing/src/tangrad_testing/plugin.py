@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 DEFAULT_DEVICES = ("reference", "cpu", "loopback")
+#: What is taken of the cases that a device among the default ones would have, if not all are asked
+#: for: loopback has no kernels, so what it adds to the reference device are copies.
+SHARES = {"loopback": 0.1}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -89,13 +92,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     dtypes = cases.DTYPES[marker.kwargs.get("dtypes", "all")]
     # An op that was asked for by name takes all its samples.
     part = 1.0 if metafunc.config.getoption("--tangrad-op") else cases.fraction()
+    shares = {} if metafunc.config.getoption("--tangrad-device") or part == 1.0 else SHARES
     if metafunc.function.__module__.endswith(BODIES_OF_TORCH) and not _has_torch():
         part, always, dtypes = 0.0, (), ()
     chosen = [
         c
         for c in cases.matrix(chosen_ops, dtypes, devices)
         if (when is None or when(c))
-        and (c.dtype in always or cases.is_chosen(metafunc.function.__name__, c, part))
+        and cases.is_chosen(
+            metafunc.function.__name__,
+            c,
+            shares.get(c.device, 1.0) * (1.0 if c.dtype in always else part),
+        )
     ]
     metafunc.parametrize("case", chosen, ids=[c.id for c in chosen])
 
