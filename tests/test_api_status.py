@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tangrad_testing.api_status import APART, family, page, table
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "api-status.md"
@@ -16,6 +18,7 @@ def names_that_do_not_work() -> dict[str, set[str]]:
     return listed
 
 
+@pytest.mark.slow
 def test_what_the_page_does_not_list_behaves_as_in_pytorch() -> None:
     """Run `python -m tangrad_testing.api_status docs/api-status.md` after mending what fails."""
     listed = names_that_do_not_work()

@@ -93,6 +93,7 @@ def test_the_device_passes_the_kit(environment, level: str) -> None:
     assert "all passed" in told
 
 
+@pytest.mark.slow
 def test_its_own_tests_pass(environment) -> None:
     pytest.importorskip("tangrad_testing", reason="the kit")
     chosen = [f"--tangrad-op={name}" for name in OPS]

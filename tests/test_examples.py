@@ -48,6 +48,7 @@ def test_a_scripted_model_runs_from_its_file_without_pytorch(example, tmp_path) 
     assert here == there
 
 
+@pytest.mark.slow
 def test_a_small_gpt_learns_to_predict_characters(example, tmp_path, capsys) -> None:
     weights = tmp_path / "gpt.pt"
     losses, written = example("char_gpt").main(["--steps", "40", "--out", str(weights)])
@@ -57,6 +58,7 @@ def test_a_small_gpt_learns_to_predict_characters(example, tmp_path, capsys) -> 
     assert "bits/character" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_slow_gpt_computes_the_same_as_a_fast_one(example, capsys, monkeypatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     slow = example("slow_char_gpt")

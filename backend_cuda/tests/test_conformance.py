@@ -20,7 +20,8 @@ def passed(text: str) -> int:
     return int(re.findall(r"(\d+) passed", text)[-1])
 
 
-@pytest.mark.timeout(7200 if FULL else 300)
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("body", BODIES)
 def test_ops_are_those_of_pytorch(variables, tmp_path, body):
     pytest.importorskip("torch")

@@ -14,6 +14,11 @@ x = tangrad.arange(6.0).cuda()
 """
 
 
+def some_slow(values: list[str]) -> list[object]:
+    """Leave all but the first to the full form: each starts an interpreter."""
+    return [values[0], *(pytest.param(value, marks=pytest.mark.slow) for value in values[1:])]
+
+
 def failing(program: str, message: str, error: str = "RuntimeError") -> str:
     """Return a program that checks that another fails with a message."""
     body = "\n".join(f"    {line}" for line in program.strip().splitlines())
@@ -94,7 +99,9 @@ def test_a_damaged_entry_of_the_cache_is_made_anew(run, tmp_path):
     run(STEP + "assert x.sinh().sum().item() > 0", env=env)
 
 
-@pytest.mark.parametrize("call", ["cuInit:1+:999", "cuDeviceGetCount:1+", "cuDriverGetVersion:1+"])
+@pytest.mark.parametrize(
+    "call", some_slow(["cuInit:1+:999", "cuDeviceGetCount:1+", "cuDriverGetVersion:1+"])
+)
 def test_a_driver_that_refuses_is_not_told_as_absent(run, call):
     out = run(failing("tangrad.zeros(2, device='cuda')", "driver"), fail=call)
     assert "there is no GPU" not in out
@@ -128,8 +135,10 @@ def test_out_of_memory_is_an_error_that_leaves_the_device_usable(run):
 
 @pytest.mark.parametrize(
     "function",
-    "cuMemAlloc cuLaunchKernel cuMemcpyHtoDAsync cuMemcpyDtoHAsync cuModuleLoadData "
-    "cuStreamSynchronize cuDevicePrimaryCtxRetain cuModuleGetFunction".split(),
+    some_slow(
+        "cuMemAlloc cuLaunchKernel cuMemcpyHtoDAsync cuMemcpyDtoHAsync cuModuleLoadData "
+        "cuStreamSynchronize cuDevicePrimaryCtxRetain cuModuleGetFunction".split()
+    ),
 )
 def test_each_call_may_run_out_of_memory(run, function):
     program = (
@@ -216,7 +225,7 @@ assert (tangrad.ones(2) + 1).sum().item() == 4
 """
 
 
-@pytest.mark.parametrize("engine", ["host", "ptx"])
+@pytest.mark.parametrize("engine", some_slow(["host", "ptx"]))
 def test_after_a_fault_every_call_says_what_still_works(run, engine):
     out = run(WRITE_NOWHERE, engine=engine)
     assert "wild" in out
@@ -272,16 +281,19 @@ assert (x + 1).sum().item() == 21
 
 @pytest.mark.parametrize(
     "end",
-    [
-        "keep = x; import sys; sys.exit(0)",
-        "import atexit; atexit.register(lambda: (x + 1).cpu())",
-        "import threading; t = threading.Thread(target=lambda: (x + 1).cpu()); t.start()",
-        "import threading; done = threading.Event()\n"
-        "work = lambda: ((x + 1).cpu(), done.set(), threading.Event().wait())\n"
-        "threading.Thread(target=work, daemon=True).start(); done.wait()",
-        "stream = tangrad.cuda.Stream(); event = stream.record_event(); y = x.cpu().pin_memory()",
-        "x.self = x; del x",
-    ],
+    some_slow(
+        [
+            "import atexit; atexit.register(lambda: (x + 1).cpu())",
+            "keep = x; import sys; sys.exit(0)",
+            "import threading; t = threading.Thread(target=lambda: (x + 1).cpu()); t.start()",
+            "import threading; done = threading.Event()\n"
+            "work = lambda: ((x + 1).cpu(), done.set(), threading.Event().wait())\n"
+            "threading.Thread(target=work, daemon=True).start(); done.wait()",
+            "stream = tangrad.cuda.Stream(); event = stream.record_event()\n"
+            "y = x.cpu().pin_memory()",
+            "x.self = x; del x",
+        ]
+    ),
 )
 def test_the_process_ends_in_any_order(run, end):
     assert run(STEP + end) == ""

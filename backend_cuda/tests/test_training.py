@@ -90,6 +90,15 @@ compare(Lstm, x, (x.flatten() + 1) % 11, "Adam", 68)
 """
 
 
-@pytest.mark.parametrize("model", [MLP, CNN, GPT, LSTM], ids=["mlp", "cnn", "gpt", "lstm"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(MLP, id="mlp"),
+        *(
+            pytest.param(model, id=name, marks=pytest.mark.slow)
+            for name, model in {"cnn": CNN, "gpt": GPT, "lstm": LSTM}.items()
+        ),
+    ],
+)
 def test_losses_are_those_of_the_cpu(run, model):
     run(COMMON + model)

@@ -14,6 +14,8 @@ from compiling import STRICT, exported
 import tangrad
 from tangrad import nn
 
+pytestmark = pytest.mark.slow
+
 # {processor: compiler, its flags, emulator}
 LINUX = {
     "aarch64": ("aarch64-linux-gnu-gcc", ("-static",), "qemu-aarch64"),

@@ -21,7 +21,15 @@ FOLDERS = [
     ROOT / "plugins" / "source_kernels" / "tests",
 ]
 DEVICES = {"plain_c": "tangrad_plain_c:Driver", "threaded": "threaded:ThreadedDriver"}
-DTYPES = [tangrad.float32, tangrad.float64, tangrad.float16, tangrad.bfloat16]
+DTYPES = [
+    pytest.param(dtype, id=dtype.name, marks=[pytest.mark.slow] if is_slow else [])
+    for dtype, is_slow in {
+        tangrad.float32: False,
+        tangrad.float64: True,
+        tangrad.float16: False,
+        tangrad.bfloat16: True,
+    }.items()
+]
 functional = nn.functional
 
 
@@ -116,7 +124,7 @@ def texts(found):
     return [(v.dtype, v.shape, v.device, repr(v.tolist())) for v in found]
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_a_group_has_the_bits_of_its_ops(program, dtype, launched, device):
     for rows, columns in SIZES:
@@ -200,7 +208,10 @@ def test_rows_in_more_parts_than_a_group_folds_stay_the_devices(monkeypatch):
 def test_a_fold_that_a_driver_computes_otherwise_stays_its_own(monkeypatch, device, launched):
     driver = get_driver(device)
     monkeypatch.setattr(type(driver), "fuses", lambda self, op: op.name != "amin")
-    fast, operands = compiled(lambda x: (x * 3).amin(-1) + 1.5), given(device, 4, 21, DTYPES[0])[:1]
+    fast, operands = (
+        compiled(lambda x: (x * 3).amin(-1) + 1.5),
+        given(device, 4, 21, tangrad.float32)[:1],
+    )
     fast(*operands)
     launched.clear()
     fast(*operands)
