@@ -60,6 +60,15 @@ def is_allowed(module: str, name: str = "") -> bool:
     return not private and (len(parts) == 1 or parts[1] not in INTERNAL)
 
 
+def dotted(node: ast.expr) -> list[str]:
+    """Return the parts of a dotted name; of any other expression, parts that begin with ""."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return [node.id if isinstance(node, ast.Name) else "", *reversed(parts)]
+
+
 def imported(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
     """Yield (line, module, name) of every import in a Python file."""
     for node in ast.walk(tree):
@@ -68,11 +77,11 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield from ((node.lineno, node.module, alias.name) for alias in node.names)
         elif isinstance(node, ast.Attribute):
-            root, *rest = ast.unparse(node).split(".")
+            root, *rest = dotted(node)
             # A function such as `tangrad.tensor`, and an op wherever it stands, are public.
             by_name = len(rest) == 1 and not rest[0].startswith("_")
             by_name |= rest[:1] == ["ops"] and rest[1:2] != ["_index"]
-            if root == "tangrad" and not by_name and all(map(str.isidentifier, rest)):
+            if root == "tangrad" and not by_name:
                 yield node.lineno, ".".join([root, *rest[:-1]]), rest[-1]
 
 
