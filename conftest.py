@@ -16,7 +16,7 @@ FULL = os.environ.get("TANGRAD_TESTS") == "full"
 if find_spec("hypothesis") is not None:  # who runs the documents or the libraries has it not
     from hypothesis import HealthCheck, settings
 
-    # No test fails because a machine is slow; and the fast form is the same test every time.
+    # No test fails because a machine is slow; and the short form is the same test every time.
     settings.register_profile(
         "tangrad", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not FULL
     )

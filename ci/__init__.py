@@ -1,5 +1,5 @@
-"""Prove every combination of packages in one environment: what continuous integration runs.
+"""Build the wheels, install combinations of them, and run their tests: `python -m ci`.
 
-`steps` says what is proved and how long each step may take, `sampling` chooses the tests that fit,
-`environment` installs one combination of wheels, `running` runs the steps and tells what failed.
+`packages` reads what each package says of its tests, `__main__` is the command, and `shares` tells
+what each package's tests took.
 """

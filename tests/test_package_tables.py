@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.steps import read_packages
+from ci.packages import read_packages
 from tangrad.discovery import neutral
 from tangrad.ops.definition import registry
 from tools import package_tables

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from ci.steps import read_packages
+from ci.packages import read_packages
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.steps import CORE, WHOLE, Package, read_packages
+from ci.packages import CORE, WHOLE, Package, read_packages
 
 PACKAGES = {name: package for name, package in read_packages().items() if name != WHOLE}
 
@@ -54,7 +54,7 @@ def required(name: str) -> set[str]:
     """Return the packages that are installed with one, itself and what it asks for among them."""
     found, ahead = {name, CORE}, [name]
     while ahead:
-        for sibling in PACKAGES[ahead.pop()].runtime_siblings:
+        for sibling in PACKAGES[ahead.pop()].requires:
             if sibling not in found:
                 found.add(sibling)
                 ahead.append(sibling)
@@ -80,7 +80,7 @@ def test_a_package_requires_what_it_imports(name: str) -> None:
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_packages_do_not_require_each_other_in_circles(name: str) -> None:
-    siblings = PACKAGES[name].runtime_siblings
+    siblings = PACKAGES[name].requires
     assert not [other for other in siblings if other != name and name in required(other)]
 
 

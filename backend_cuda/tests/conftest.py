@@ -37,8 +37,18 @@ def _build_pycuda() -> str:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Build pycuda once, before the tests' processes and outside of a test's limit of time."""
     of_a_worker = hasattr(session.config, "workerinput")
-    if not of_a_worker and not session.config.option.collectonly and find_spec("tangrad_cuda"):
+    options = session.config.option
+    is_needed = not options.collectonly and "not own_factor" not in options.markexpr
+    if not of_a_worker and is_needed and find_spec("tangrad_cuda"):
         _build_pycuda()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs pycuda, whose build takes minutes."""
+    for item in items:
+        if {"pycuda", "variables"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.own_factor)
 
 
 @pytest.fixture(scope="session")
