@@ -177,3 +177,15 @@ def test_png_files_are_read_by_others() -> None:
     image = pytest.importorskip("PIL.Image")
     pixels = np.arange(7 * 5 * 3, dtype=np.uint8).reshape(7, 5, 3)
     assert (np.array(image.open(io.BytesIO(pictures.png(pixels)))) == pixels).all()
+
+
+def test_a_summary_shows_dead_units_and_gradients_that_are_zero():
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    with tangrad.no_grad():
+        model[0].bias[:] = -100.0
+    x = tangrad.randn(8, 3)
+    model(x).sum().backward()
+    text = tangrad.display.module(model, x)
+    assert "100% dead" in text
+    assert "FLOPs in a forward pass" in text
+    assert "gradients: zero for 0.weight, 0.bias" in text

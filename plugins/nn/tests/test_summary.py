@@ -87,3 +87,66 @@ def test_a_model_that_fails_is_in_the_mode_that_it_was_in():
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
         tangrad.summary(model, (1, 3))
     assert model.training
+
+
+def dead_network() -> nn.Module:
+    """Half of the units of the first layer are negative whatever comes in."""
+    model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
+    with tangrad.no_grad():
+        model[0].bias[:4] = -100.0
+        model[0].bias[4:] = 100.0
+    return model
+
+
+def test_units_that_are_zero_for_every_sample_are_dead():
+    found = tangrad.summary(dead_network(), tangrad.randn(16, 3), show=False)
+    assert [row.dead for row in found.rows] == [0.0, 0.0, 0.5, 0.0]
+    assert str(found).splitlines()[0].endswith("Dead")
+    assert str(found).splitlines()[4].endswith("50%")
+
+
+@pytest.mark.parametrize("input", [(16, 3), tangrad.randn(7, 3), tangrad.randn(0, 3)])
+def test_nothing_is_said_of_dead_units_where_the_input_does_not_tell(input):
+    found = tangrad.summary(dead_network(), input, show=False)
+    assert not any(row.dead for row in found.rows)
+    assert "Dead" not in str(found)
+
+
+def test_a_unit_that_gives_something_in_one_of_several_calls_is_alive():
+    class BothSides(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.act = nn.ReLU()
+
+        def forward(self, x):
+            return self.act(x), self.act(-x)
+
+    found = tangrad.summary(BothSides(), tangrad.ones(8, 4), show=False)
+    assert found.rows[1].dead == 0.0
+    found = tangrad.summary(BothSides(), tangrad.zeros(8, 4), show=False)
+    assert found.rows[1].dead == 1.0
+
+
+def test_gradients_that_are_zero_or_missing_are_named():
+    model = dead_network()
+    x = tangrad.randn(16, 3)
+    assert tangrad.summary(model, x, show=False).missing_gradients == ()
+    model[2].bias.requires_grad_(False)
+    model[0].bias[:4].sum().backward()
+    found = tangrad.summary(model, x, show=False)
+    assert (found.zero_gradients, found.missing_gradients) == ((), ("0.weight", "2.weight"))
+    model.zero_grad()
+    with tangrad.no_grad():
+        model[0].bias[:] = -100.0
+    model(x).sum().backward()
+    found = tangrad.summary(model, x, show=False)
+    assert found.zero_gradients == ("0.weight", "0.bias", "2.weight")
+    told = "gradients: zero for 0.weight, 0.bias, 2.weight (why_no_grad tells why)"
+    assert str(found).splitlines()[-1] == told
+
+
+def test_many_names_are_cut_short():
+    model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(5)))
+    (model(tangrad.ones(1, 2)) * 0).sum().backward()
+    line = str(tangrad.summary(model, (1, 2), show=False)).splitlines()[-1]
+    assert "0.weight, 0.bias, 1.weight, 1.bias, 2.weight, 2.bias and 4 more" in line

@@ -108,6 +108,7 @@ def _tree_of(found: Any) -> str:
         words += [f"{row.parameters:,} parameters"] if row.parameters else []
         words += [f"{row.flops:,} FLOPs"] if row.flops else []
         words += [f"{row.calls} calls"] if row.calls > 1 else []
+        words += [f"{row.dead:.0%} dead"] if row.dead else []
         name = f"{escape(row.name.rpartition('.')[2])}: " if row.name else ""
         heading = f"{name}<b>{escape(row.kind)}</b> <small>{escape(', '.join(words))}</small>"
         return _foldable(heading, "".join(inside), row.depth < _OPEN), after
@@ -116,5 +117,6 @@ def _tree_of(found: Any) -> str:
     while place < len(rows):
         part, place = branch(place)
         text += part
-    total = str(found).splitlines()[-2:]
+    told = str(found).splitlines()
+    total = told[len(told) - told[::-1].index(told[1]) :]  # behind the second rule
     return f"<div>{text}<small>{escape('; '.join(total))}</small></div>"
