@@ -78,6 +78,29 @@ def test_writes_over_part_of_what_is_read_are_refused() -> None:
         assert x.tolist() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("write", [
+    lambda x, i: x.scatter_(0, i, x[:3]),
+    lambda x, i: i.scatter_(0, i, 1),
+    lambda x, i: x.scatter_add_(0, i, x[:3]),
+    lambda x, i: x.index_add_(0, i, x[:3]),
+    lambda x, i: x.index_copy_(0, i, x[:3]),
+    lambda x, i: i.index_copy_(0, i, i.clone()),
+    lambda x, i: i.index_fill_(0, i, 0),
+    lambda x, i: x.index_put_((i,), x[:3]),
+    lambda x, i: i.index_put_((i,), i.clone()),
+    lambda x, i: x.put_(i, x[:3]),
+    lambda x, i: x.expand(2, 6).put_(i, x[:3].clone()),
+    lambda x, i: x.masked_scatter_(x > 2, x),
+])  # fmt: skip
+def test_places_and_sources_share_no_memory_with_what_is_written(write: Any) -> None:
+    with pytest.raises(RuntimeError, match="unsupported operation.*single memory location"):
+        write(tangrad.arange(6.0), tangrad.tensor([2, 1, 0]))
+    x = tangrad.arange(6.0)
+    x.scatter_(0, tangrad.tensor([2, 1, 0]), x[:3].clone())
+    assert x.tolist() == [2, 1, 0, 3, 4, 5]
+    assert tangrad.scatter(x, 0, tangrad.tensor([0]), 9.0, out=x)[0] == 9
+
+
 def test_operands_between_each_other_are_read_before_they_are_written() -> None:
     x = tangrad.arange(10.0)
     every_second = x[::2]

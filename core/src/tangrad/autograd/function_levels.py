@@ -178,13 +178,6 @@ def _with_dims(cls: Any, level: BatchLevel, returned: Any) -> Any:
     return tree_unflatten(wrapped, spec)
 
 
-class _BatchedCtx(FunctionCtx):
-    """ctx of one batched call, seen inside the vmap."""
-
-    def __init__(self, outer: Any) -> None:
-        self.needs_input_grad = outer.needs_input_grad
-
-
 def batched_function(cls: Any, size: int, randomness: str, in_dims: tuple[Any, ...]) -> Any:
     """Return the Function of whole batches that follows from a Function of samples."""
 
@@ -220,7 +213,8 @@ def batched_function(cls: Any, size: int, randomness: str, in_dims: tuple[Any, .
         @staticmethod
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
             level = BatchLevel(size, randomness)
-            sample = _BatchedCtx(ctx)
+            sample = FunctionCtx()
+            sample.needs_input_grad = ctx.needs_input_grad
             with entered("levels", level):
                 results = map_tensors(lambda t: level.wrap(t, 0), output)
                 samples = wrap(level, inputs, in_dims)

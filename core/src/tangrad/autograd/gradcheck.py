@@ -271,14 +271,14 @@ class _Check:
 
     def fast(self, mode: str) -> None:
         """Compare u · J · v for random u and v."""
-        vector = _RandomVectors()
+        vector: Callable[[Any], Any] = partial(_random_vector, generators={})
         end = "\nThis was found in fast mode; fast_mode=False compares all of the Jacobian.\n"
         for i, x in enumerate(self.points):
-            v = vector.like(_parts(x))
+            v = vector(_parts(x))
             differences = self.difference(i, v)
             tangents = self.pushed(i, v) if mode else []
             for k, o in enumerate(self.outputs):
-                u = vector.like(_parts(o))
+                u = vector(_parts(o))
                 if mode:
                     found, wanted = (u * tangents[k]).sum(), (u * differences[k]).sum()
                     self.compare(found, wanted, k, i, mode, end=end)
@@ -455,21 +455,11 @@ def _told_as_batched() -> Iterator[None]:
         ) from error
 
 
-class _RandomVectors:
-    """Random numbers of their own: those that the function draws must stay the same."""
-
-    def __init__(self) -> None:
-        self._generators: dict[Any, Any] = {}
-
-    def like(self, vector: Any) -> Any:
-        """Return numbers in [-0.5, 0.5) of a vector's length, dtype and device."""
-        device = vector.device
-        if device not in self._generators:
-            self._generators[device] = Generator(device)
-        rand = _C.lookup_op("rand")
-        size = (vector.numel(),)
-        generator = self._generators[device]
-        return rand(size, generator=generator, dtype=vector.dtype, device=device) - 0.5
+def _random_vector(like: Any, generators: dict[Any, Any]) -> Any:
+    """Return numbers in [-0.5, 0.5) of generators of our own: what the function draws stays."""
+    drawn_by = generators.setdefault(like.device, Generator(like.device))
+    kind = {"dtype": like.dtype, "device": like.device}
+    return _C.lookup_op("rand")((like.numel(),), generator=drawn_by, **kind) - 0.5
 
 
 def _components(o: Any) -> list[tuple[str, int, int]]:

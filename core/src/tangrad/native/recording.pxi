@@ -146,6 +146,8 @@ cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
         return call_out(op, flat, out, needs)
     t = out
     check_inference(t, op.inplace.title)
+    if op.apart:
+        check_apart(op, tuple_of(flat, op.nparams), [t], True)
     if tg_tls.grad_enabled:
         check_writable(t, op.inplace.title, needs != 0)
     if needs:
@@ -223,15 +225,15 @@ cdef list checked_outs(Op op, object out, Py_ssize_t count, bint needs):
     return outs
 
 
-cdef int check_apart(Op op, tuple args, list outs) except -1:
-    """Refuse an out= that shares memory with an input, or within itself."""
+cdef int check_apart(Op op, tuple args, list outs, bint inplace=False) except -1:
+    """Refuse an out= that shares memory with an input, or within itself; the first input may be one written in place."""
     cdef Tensor o
     cdef int i
     for given in outs:
         o = given
         if overlaps_itself(o):
             raise overlap_error(op, o)
-        for i in range(op.ntensors):
+        for i in range(inplace, op.ntensors):
             value = args[op.tensor_param[i]]
             for t in value if isinstance(value, (list, tuple)) else (value,):
                 if isinstance(t, Tensor) and shares_extent(<Tensor>t, o):
@@ -248,7 +250,7 @@ cdef object shared_error(Op op, Tensor t, Tensor o):
 
 cdef object call_out(Op op, PyObject** flat, object out, uint64_t needs):
     outs = checked_outs(op, out, op.nout, needs != 0)
-    if op.definition.strict_out:
+    if op.definition.strict_out is True:
         check_apart(op, tuple_of(flat, op.nparams), outs)
     run_op(op, flat, outs[0] if op.nout == 1 else tuple(outs))
     for o in outs:
@@ -271,6 +273,8 @@ cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
         result = shortcut(op, flat) if out is None else masked_filled(op, flat, out)
         if result is not NotImplemented:
             return result
+    if inplace and op.apart:
+        check_apart(op, tuple_of(flat, op.nparams), [out], True)
     if inplace and op.definition.writes is not None:
         return PyObject_CallObject(op.definition.writes, tuple_of(flat, op.nparams))
     result = PyObject_CallObject(op.function, tuple_of(flat, op.nparams))
@@ -278,7 +282,7 @@ cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
         result = op.return_type(*result)
     if out is None:
         return result
-    if op.definition.strict_out and not inplace:
+    if op.definition.strict_out is True and not inplace:
         check_apart(op, tuple_of(flat, op.nparams), checked_outs(op, out, op.nout, False))
     if inplace:
         check_inplace_shape(op, <Tensor>out, (<Tensor>result).ndim_, (<Tensor>result).shape_)

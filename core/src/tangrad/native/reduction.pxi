@@ -409,7 +409,7 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
         if out is not None:
             o = out[i] if op.nout > 1 else out
             prepare_out(op, o, len(size), shape, (<dtype>dt).index)
-            if definition.strict_out:  # once more, for what was resized
+            if definition.strict_out is True:  # once more, for what was resized
                 check_apart(op, args, [o])
             if o.storage_.dev.type is not dev.type:
                 raise RuntimeError(f"{op.title}: expected out tensor to have device {dev.device}, "

@@ -118,7 +118,8 @@ class Forms:
         out: whether results can be written to tensors given as out=. Default: what has a kernel
             can, views and composites cannot; a composite that says True copies its results.
         strict_out: whether these must be apart from the inputs in memory, as a kernel that writes
-            where it still reads has it. strict_out_dtype: whether they must have the result's
+            where it still reads has it; "in place": what its in-place form writes must be,
+            instead. strict_out_dtype: whether they must have the result's
             dtype, not only one it casts to. any_out_dtype: whether they may have any, as results
             of 0 and 1 are in each.
         out_refusal: the exception for out= of a dtype to which the result cannot be cast.
@@ -134,7 +135,7 @@ class Forms:
     varargs: bool = False
     old_form: tuple[tuple[str, ...], int] | str | None = None
     out: bool | None = None
-    strict_out: bool = False
+    strict_out: bool | str = False
     strict_out_dtype: bool = False
     any_out_dtype: bool = False
     out_refusal: type[Exception] = RuntimeError

@@ -215,6 +215,7 @@ scatter_src = op(
     ),
     batch=_scatter_batch("src"),
     inplace=True,
+    strict_out="in place",
     function=False,
     method=False,
     samples=_scatter_samples,
@@ -257,6 +258,7 @@ scatter_value = op(
     jvp=lambda self_t, dim, index: self_t.scatter(dim, index, 0),
     batch=_scatter_batch("value"),
     inplace=True,
+    strict_out="in place",
     function=False,
     method=False,
     samples=lambda s: [
@@ -410,6 +412,7 @@ scatter_add = op(
     ),
     batch=_scatter_batch("add"),
     inplace=True,
+    strict_out="in place",
     samples=lambda s: [
         s(s.tensor(3, 4), 0, s.integers(0, 3, 5, 4), s.tensor(5, 4)),
         s(s.tensor(3, 4), 1, s.integers(0, 4, 2, 3), s.tensor(3, 5)),

@@ -220,6 +220,7 @@ put_at = op(
     ),
     batch=_index_put_batch,
     inplace=True,
+    strict_out="in place",
     function=False,
     method=False,
     samples=lambda s: [
@@ -425,6 +426,7 @@ masked_scatter = op(
     ),
     batch=None,
     inplace=True,
+    strict_out="in place",
     samples=lambda s: [
         s(s.tensor(2, 3), s.mask(2, 3), s.tensor(6)),
         s(s.tensor(2, 3), s.mask(3), s.tensor(3, 4)),

@@ -205,6 +205,7 @@ index_add = op(
     ),
     batch=_index_add_batch,
     inplace=True,
+    strict_out="in place",
     samples=lambda s: [
         s(s.tensor(3, 4), 0, s.integers(0, 3, 5), s.tensor(5, 4)),
         s(s.tensor(3, 4), -1, s.integers(0, 4, 2), s.tensor(3, 2), alpha=2),
@@ -274,6 +275,7 @@ index_copy = op(
     ),
     batch=_index_copy_batch,
     inplace=True,
+    strict_out="in place",
     samples=lambda s: [
         s(s.tensor(3, 4), 0, s.integers(1, 2, 1), s.tensor(1, 4)),
         s(s.tensor(3, 4), -1, s.integers(2, 3, 1), s.tensor(3, 1)),
@@ -334,6 +336,7 @@ index_fill_scalar = op(
     jvp=lambda self_t, dim, index: self_t.index_fill(dim, index, 0),
     batch=_index_fill_batch,
     inplace=True,
+    strict_out="in place",
     function=False,
     method=False,
     samples=lambda s: [

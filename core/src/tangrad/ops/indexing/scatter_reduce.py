@@ -398,6 +398,7 @@ def segment_reduce(
 @composite(
     "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
     inplace=True,
+    strict_out="in place",
     samples=lambda s: [
         s(s.tensor(2, 3), s.values([0, -1], dtype="int64"), s.tensor(2)),
         s(s.tensor(2, 3, strided=True), s.integers(-6, 6, 2, 2), s.tensor(4), True),
