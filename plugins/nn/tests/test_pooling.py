@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -133,3 +134,38 @@ def test_parts_of_images_stored_channels_last_give_such_images(function, part):
         x = lib.ones(4, 8, 8, 8).to(memory_format=lib.channels_last)[part]
         strides.append(tuple(function(lib, x).stride()))
     assert strides[0] == strides[1]
+
+
+def test_a_single_volume_is_pooled_as_it_is_stored() -> None:
+    x = tangrad.randn(2, 4, 5, 6, 7).contiguous(memory_format=tangrad.channels_last_3d)
+    for pooled, single in zip(
+        F.max_pool3d(x, 2, return_indices=True),
+        F.max_pool3d(x[0].clone(), 2, return_indices=True),
+        strict=True,
+    ):
+        assert single.stride() == pooled[0].stride()
+        assert single.equal(pooled[0])
+
+
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda x: F.max_pool2d(x, 2, 0), "stride must be greater than zero"),
+    (lambda x: F.avg_pool2d(x, 2, 0), "stride must be greater than zero"),
+    (lambda x: F.max_pool2d(x, 0, 1), "kernel_size must be greater than zero"),
+    (lambda x: F.fractional_max_pool2d(x, (2,), output_size=2), "kernel_size must either be"),
+    (
+        lambda x: F.fractional_max_pool2d(x, 2, 2, _random_samples=tangrad.rand(0, 1, 2)),
+        "Expect _random_samples",
+    ),
+    (
+        lambda x: F.conv2d(x, tangrad.ones(1, 1, 5, 5)),
+        r"size per channel: \(4 x 4\)\. Kernel size: \(5 x 5\)\.",
+    ),
+    (lambda x: F.conv2d(x.double(), tangrad.ones(1, 1, 5, 5)), "DoubleTensor.*FloatTensor"),
+    (
+        lambda x: tangrad.grid_sampler(x, tangrad.ones(2, 1, 1, 2), 0, 0, False),
+        "expected grid and input to have same batch size",
+    ),
+])  # fmt: skip
+def test_windows_that_cannot_be_are_told_of(call: Any, words: str) -> None:
+    with pytest.raises(RuntimeError, match=words):
+        call(tangrad.ones(1, 1, 4, 4))

@@ -264,7 +264,7 @@ class Stateful:
         """
         if not isinstance(source, tangrad.Tensor):
             return (
-                f'While copying the parameter named "{key}", expected tangrad.Tensor or '
+                f'While copying the parameter named "{key}", expected torch.Tensor or '
                 f"Tensor-like object from checkpoint but received {type(source)}"
             )
         if is_lazy(target) and is_lazy(source):

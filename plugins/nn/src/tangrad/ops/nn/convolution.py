@@ -165,13 +165,13 @@ def in_format_of(result: Any, input: Any) -> Any:
 
     A single image may be channels last without: the stride of its batch can be any.
     """
-    if input.ndim not in (4, 5) or input.is_contiguous() or not _ordered_channels_last(input):
+    if input.ndim not in (4, 5) or input.is_contiguous() or not ordered_channels_last(input):
         return result
     wanted = tangrad.channels_last if input.ndim == 4 else tangrad.channels_last_3d
     return result.contiguous(memory_format=wanted)
 
 
-def _ordered_channels_last(x: Any) -> bool:
+def ordered_channels_last(x: Any) -> bool:
     """Whether the strides grow from channels over the last dimension to the first, gaps or not."""
     shape, stride, reach = x.shape, x.stride(), 0
     if stride[1] == 0 or 0 in shape:
@@ -222,7 +222,7 @@ def check_convolution(
         )
     if input.dtype != weight.dtype:
         raise RuntimeError(
-            f"convolution: Input type ({input.dtype}) and weight type ({weight.dtype}) should be "
+            f"convolution: Input type ({input.type()}) and weight type ({weight.type()}) should be "
             "the same"
         )
     reach = [d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:], strict=True)]

@@ -398,6 +398,11 @@ def _sampled(
     padding_mode: int,
     align_corners: bool,
 ) -> Any:
+    if input.ndim and grid.ndim and input.shape[0] != grid.shape[0]:
+        raise RuntimeError(
+            f"{name}: expected grid and input to have same batch size, but got input with sizes "
+            f"{list(input.shape)} and grid with sizes {list(grid.shape)}"
+        )
     if spatial is not None and input.ndim != spatial + 2:
         raise RuntimeError(
             f"{name}: expected an input of {spatial + 2} dimensions, got shape {list(input.shape)}"

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 import tangrad
-from tangrad.ops.nn.convolution import in_format_of
+from tangrad.ops.nn.convolution import in_format_of, ordered_channels_last
 from tangrad.ops.nn.fusing import by_device, fuses
 from tangrad.ops.nn.pooling.adaptive import (
     adaptive_avg_pool1d,
@@ -278,7 +278,7 @@ resampled_pixels = op(
     dtype=lambda input: input.dtype,
     memory_format=lambda input: (
         tangrad.channels_last
-        if input.shape[1] > 1 and input.stride(1) == 1
+        if input.shape[1] > 1 and input.stride(1) == 1 and ordered_channels_last(input)
         else tangrad.contiguous_format
     ),
     decompose=_resample_pixels,

@@ -126,6 +126,11 @@ def _fractional(
             f"{name} is not implemented for {input.dtype}; convert to a floating-point dtype"
         )
     outs = _fraction_sizes(name, spatial, input, output_size, ratio)
+    if isinstance(kernel_size, (tuple, list)) and len(kernel_size) != spatial:
+        raise RuntimeError(
+            f"{name}: kernel_size must either be a single int, or a tuple of {spatial} ints, got "
+            f"{kernel_size}"
+        )
     kernel = repeated("kernel_size", kernel_size, spatial)
     x = input if input.ndim == spatial + 2 else input.unsqueeze(0)
     shape = tuple(x.shape)
@@ -150,7 +155,7 @@ def _fractional(
         or (samples.shape[2] != spatial)
     ):
         raise RuntimeError(
-            f"{name}: _random_samples must be of shape {[*shape[:2], spatial]}, got "
+            f"{name}: Expect _random_samples to be of shape {[*shape[:2], spatial]}, got "
             f"{list(samples.shape)}"
         )
     if samples.dtype != x.dtype:

@@ -207,10 +207,18 @@ def _max_pool(
     if return_indices or (input.requires_grad and tangrad.is_grad_enabled()):
         values, indices = max_pool_with_indices(input, *windows, ceil_mode)
         if not input.is_contiguous():
-            values, indices = in_format_of(values, input), in_format_of(indices, input)
+            values, indices = (_in_format_of(y, input, spatial) for y in (values, indices))
         return (values, indices) if return_indices else values
     values = max_pool_values(input, *windows, ceil_mode)
-    return values if input.is_contiguous() else in_format_of(values, input)
+    return values if input.is_contiguous() else _in_format_of(values, input, spatial)
+
+
+def _in_format_of(result: Any, input: Any, spatial: int) -> Any:
+    """Store a result as the input is stored; a single volume is one of a batch."""
+    if input.ndim != spatial + 1 or spatial < 3:
+        return in_format_of(result, input)
+    last = input.movedim(0, -1).is_contiguous()
+    return result.movedim(0, -1).contiguous().movedim(-1, 0) if last else result
 
 
 # What is pooled, and one of it, by number of dimensions.

@@ -72,10 +72,11 @@ def check_windows(
 def _refuse_windows(
     name: str, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints
 ) -> None:
-    if any(k < 1 for k in kernel_size) or any(s < 1 for s in stride):
+    if any(s < 1 for s in stride):
+        raise RuntimeError(f"{name}: stride must be greater than zero, got {list(stride)}")
+    if any(k < 1 for k in kernel_size):
         raise RuntimeError(
-            f"{name}: kernel size and stride should be greater than zero, got kernel_size "
-            f"{list(kernel_size)} and stride {list(stride)}"
+            f"{name}: kernel_size must be greater than zero, got {list(kernel_size)}"
         )
     if any(d < 1 for d in dilation):
         raise RuntimeError(f"dilation should be greater than zero, got {list(dilation)} ({name})")
