@@ -221,8 +221,8 @@ def set_default_tensor_type(t: Any, /) -> None:
         TypeError: it is no floating-point tensor type.
     """
     warnings.warn(
-        "set_default_tensor_type() is deprecated, please use set_default_dtype() and "
-        "set_default_device() as alternatives.",
+        "set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "
+        "torch.set_default_dtype() and torch.set_default_device() as alternatives.",
         UserWarning,
         stacklevel=2,
     )

@@ -475,9 +475,7 @@ def meshgrid(tensors: Sequence[Any], indexing: str | None) -> Any:
         )
     for x in tensors:
         if x.ndim > 1:
-            raise RuntimeError(
-                f"meshgrid: Expected scalar or 1D tensor, but got shape {list(x.shape)}"
-            )
+            raise RuntimeError(f"meshgrid: Expected 0D or 1D tensor, but got shape {list(x.shape)}")
     if len({x.dtype for x in tensors}) > 1:
         dtypes = [x.dtype for x in tensors]
         raise RuntimeError(f"meshgrid expects all tensors to have the same dtype, got {dtypes}")

@@ -144,8 +144,8 @@ def _warn_readonly(what: str, remedy: str) -> None:
     import warnings
 
     warnings.warn(
-        f"The given {what} is not writable. Writing into the tensor is undefined behavior: copy "
-        f"it first, for example with {remedy}",
+        f"The given {what} is not writable, and writing into a non-writable tensor is undefined "
+        f"behavior: copy it first, for example with {remedy}",
         UserWarning,
         stacklevel=3,
     )

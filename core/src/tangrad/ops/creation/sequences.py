@@ -289,13 +289,13 @@ def _powers(base: float, exponents: list[Any]) -> list[Any]:
         return (base ** tensor(exponents, dtype=wide, device="cpu")).tolist()
 
 
-def _spacing_dtype(dtype: Any, start: Any, end: Any) -> Any:
+def _spacing_dtype(name: str, dtype: Any, start: Any, end: Any) -> Any:
     is_complex = isinstance(start, complex) or isinstance(end, complex)
     if dtype is not None:
         if is_complex and not dtype.is_complex:
             raise RuntimeError(
-                f"numbers from {start} to {end} are complex and can't be safely cast to {dtype}; "
-                "ask for a complex dtype"
+                f"torch.{name}(): inferred dtype complex can't be safely cast to {dtype} "
+                f"({start} to {end}); ask for a complex dtype"
             )
         return dtype
     if is_complex:
@@ -409,7 +409,7 @@ def linspace(
         spaced = _spaced_by_tensors("linspace", start, end, steps, dtype, device)
         return spaced.requires_grad_() if requires_grad else spaced
     start, end = _bound("linspace", start), _bound("linspace", end)
-    dtype = out.dtype if out is not None and dtype is None else _spacing_dtype(dtype, start, end)
+    dtype = _spacing_dtype("linspace", dtype if out is None else dtype or out.dtype, start, end)
     for number in (start, end):
         require_fit(number, dtype, "linspace")
     vector = _vector(steps, dtype, device, out)
@@ -450,7 +450,7 @@ def logspace(
         powers = base ** _spaced_by_tensors("logspace", start, end, steps, dtype, device)
         return powers.requires_grad_() if requires_grad else powers
     start, end = _bound("logspace", start), _bound("logspace", end)
-    dtype = out.dtype if out is not None and dtype is None else _spacing_dtype(dtype, start, end)
+    dtype = _spacing_dtype("logspace", dtype if out is None else dtype or out.dtype, start, end)
     for number in (start, end):
         require_fit(number, dtype, "logspace")
     if not (dtype.is_floating_point or dtype.is_complex):

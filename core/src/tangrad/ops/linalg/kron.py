@@ -145,7 +145,7 @@ def combinations(self: Any, r: int, with_replacement: bool) -> Any:
 def _as_block(position: int, x: Any) -> Any:
     if x.ndim > 2:
         raise RuntimeError(
-            "block_diag: Input tensors must have 2 or fewer dimensions. "
+            "torch.block_diag: Input tensors must have 2 or fewer dimensions. "
             f"Input {position} has {x.ndim} dimensions"
         )
     return x.reshape(_padded(x.shape, 2))

@@ -87,8 +87,8 @@ def _check_uniform(self: Any, from_: float, to: float) -> None:
     greatest = _greatest(self.dtype)
     if to - from_ > greatest or from_ < -greatest or to > greatest:
         raise RuntimeError(
-            f"uniform_: from={from_}, to={to} and their distance must not exceed {greatest}, the "
-            f"greatest {self.dtype}"
+            f"uniform_ expects to-from, from and to not to exceed {greatest}, the greatest "
+            f"{self.dtype}, got from={from_} and to={to}"
         )
 
 
