@@ -66,6 +66,11 @@ def missed(kind: str, name: str, text: str = "") -> dict[str, str]:
         ({"verdict": "fail", "kind": "AssertionError", "text": "X not raised"}, "accepted"),
         ({"verdict": "fail", "kind": "AssertionError", "text": '"a" does not match "b"'}, "words"),
         ({"verdict": "error", "kind": "RuntimeError", "text": "no"}, "raised"),
+        (
+            missed("MissingPluginError", "", "'tangrad.nested.nested_tensor' does not exist"),
+            "apart",
+        ),
+        (missed("NotImplementedError", "", "torch.sparse_bsr has no definition: it"), "apart"),
         (missed("AttributeError", "itt"), "name"),
         (missed("AttributeError", "_lazy_clone"), "private"),
         (missed("PrivateName", "torch._refs.sum"), "private"),
@@ -106,7 +111,7 @@ def test_the_page_counts_by_file_and_cause() -> None:
     tests = {"a": {"cause": ""}, "b": {"cause": "value"}, "c": {"cause": "private"}}
     report = {"commit": "abc", "date": "2000-01-01", "torch": "2.13.0", "files": {"f.py": tests}}
     page = part("page").page(report)
-    assert "| `f.py` | 3 | 1 | 33.3 | 50.0 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |" in page
+    assert "| `f.py` | 3 | 1 | 33.3 | 50.0 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |" in page
     assert "Commit abc, 2000-01-01, PyTorch 2.13.0." in page
     assert max(map(len, page.splitlines())) < 140
 

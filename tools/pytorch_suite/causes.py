@@ -17,8 +17,11 @@ CAUSES = {
     "hang": "over the time for a test",
     "crash": "the process ended",
     "skipped": "the test skipped itself, or could not be loaded",
+    "apart": "asks for nested tensors or compressed sparse layouts that are not there",
     "private": "asks for a private name, as listed, or for a part of PyTorch's build",
 }
+# What counts against no share: it is not asked for.
+OMITTED = ("apart", "private")
 LIST = Path(__file__).with_name("private_names.txt")
 MISSING = ("AttributeError", "ImportError", "ModuleNotFoundError")
 MISSED = re.compile(
@@ -27,6 +30,9 @@ MISSED = re.compile(
 )
 # What a test, which expects another error, has met in place of it.
 MET = re.compile(r"does not match (?:\"private name ([\w.]+)\"|\".*has no 'tangrad([\w.]+)')")
+APART = re.compile(
+    r"(?:to_)?sparse_(?:csc|bsr|bsc)\b.* (?:has no definition|makes or takes)|nested_tensor"
+)
 # Why a test skips itself where a part of PyTorch's own build is not there.
 BUILD = re.compile(r"MKL-?DNN", re.IGNORECASE)
 WORDS = re.compile(r"does not match|String comparison|warning|not triggered|re\.compile")
@@ -74,6 +80,8 @@ def cause(entry: dict[str, Any] | None) -> str:
     kind, text = entry.get("kind", ""), entry.get("text", "").strip()
     if is_private(entry):
         return "private"
+    if kind not in ("AssertionError", "TypeError") and APART.search(text.partition("\n")[0]):
+        return "apart"
     if kind in (*MISSING, "PrivateName"):
         return "name"
     if kind != "AssertionError":
