@@ -35,6 +35,7 @@ APART = re.compile(
 )
 # Why a test skips itself where a part of PyTorch's own build is not there.
 BUILD = re.compile(r"MKL-?DNN", re.IGNORECASE)
+MODULE = re.compile(r"module '([\w.]+)' has no attribute")
 WORDS = re.compile(r"does not match|String comparison|warning|not triggered|re\.compile")
 
 
@@ -60,6 +61,9 @@ def is_private(entry: dict[str, Any]) -> bool:
         found = met or MISSED.search(entry.get("text", ""))
         missed = next(filter(None, found.groups())) if found else asked
         missed = f"torch{missed}" if missed.startswith(".") else missed
+        module = MODULE.match(entry.get("text", ""))
+        if module and module[1] in names:
+            return True
         if any(missed.startswith(f"{name}.") for name in names if name.startswith("torch._")):
             return True
         return missed in names or missed.rpartition(".")[2] in last

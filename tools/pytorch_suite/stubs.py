@@ -109,6 +109,9 @@ class Stub:
     def __enter__(self) -> Any:
         raise PrivateName(self._name)
 
+    def __delitem__(self, key: Any) -> None:
+        raise PrivateName(self._name)
+
     def __exit__(self, *told: object) -> None:
         pass
 

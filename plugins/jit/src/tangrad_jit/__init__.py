@@ -34,6 +34,7 @@ _WHERE: dict[str, str] = {
     "_overload_method": "tangrad_jit.tracing.annotations",
     "_unwrap_optional": "tangrad_jit.tracing.annotations",
     "_wait": "tangrad_jit.tracing.futures",
+    "_hide_source_ranges": "tangrad_jit.scripting.code.graph",
     "_script_if_tracing": "tangrad_jit.scripting.objects.making",
     "annotate": "tangrad_jit.tracing.annotations",
     "enable_onednn_fusion": "tangrad_jit.tracing.annotations",

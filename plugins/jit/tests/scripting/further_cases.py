@@ -241,3 +241,50 @@ class Restored(nn.Module):
 
     def forward(self, x):
         return x * self.weight + self.held + self.steps
+
+
+@case((t([[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]]),))
+def powers_of_pools(x):
+    one = nn.functional.lp_pool1d(x, 2, 3)
+    return one, nn.functional.lp_pool1d(x, 2.0, 3, 2), nn.functional.lp_pool2d(x, 3.0, (1, 2))
+
+
+@case((t(1.5, -2.5), torch.int64), (t(1.5, 0.0), torch.bool))
+def types_of_tensors(x, d: torch.dtype):
+    return x.type(d), 2 * x, 2 + x, 2 - x, 2.5 / x
+
+
+@case((2,), (0,))
+def repeated_in_place(n: int):
+    xs = [1, 2]
+    also = xs
+    xs *= n
+    return also
+
+
+@case((1,), (5,))
+def conditions_that_are_known(x: int):
+    if 1 == 2:
+        x = 10
+    elif "a" != "b":
+        x = x + 1
+    else:
+        x = 20
+    if 3 < 2.5:
+        return x
+    return x * 2
+
+
+@case((2, 0.5), (1.5, 2))
+def any_number(x: Union[int, float, complex], y: Union[int, float, complex]):
+    return x + y
+
+
+@case((b"a",), ("b",))
+def texts_of_bytes(x: str):
+    return ord(x), x + "!"
+
+
+@case((torch.per_tensor_affine,), (torch.per_channel_symmetric,))
+def schemes(q: torch.qscheme):
+    return q == torch.per_tensor_affine

@@ -259,3 +259,37 @@ class OnlySets(Inner):
 def test_setstate_without_getstate_is_refused():
     with pytest.raises(RuntimeError, match="getstate"):
         tangrad.jit.script(OnlySets())
+
+
+class Constant(tangrad.nn.Module):
+    __constants__ = ["limit"]  # noqa: RUF012
+
+    def __init__(self):
+        super().__init__()
+        self.limit = 3
+        self.names = ["a long text", "a long text"]
+
+    @tangrad.jit.unused
+    def never(self, x):
+        # type: (tangrad.Tensor) -> tangrad.Tensor
+        return x
+
+    def forward(self, x, unused: bool = False):
+        return self.never(x) if unused else x + self.limit
+
+
+def test_archives_are_named_after_their_file_and_hold_constants(tmp_path):
+    scripted = tangrad.jit.script(Constant())
+    scripted.save(str(tmp_path / "named.pt"))
+    with zipfile.ZipFile(tmp_path / "named.pt") as archive:
+        assert archive.read("named/data.pkl").count(b"a long text") == 1
+    theirs = torch.jit.load(str(tmp_path / "named.pt"))
+    mine = tangrad.jit.load(str(tmp_path / "named.pt"))
+    assert (theirs.limit, mine.limit) == (3, 3)
+    assert theirs.names == mine.names == ["a long text"] * 2
+    for side, loaded in ((torch, theirs), (tangrad, mine), (tangrad, scripted)):
+        assert loaded(side.ones(1)).tolist() == [4.0]
+        with pytest.raises(
+            (RuntimeError, torch.jit.Error), match="annotated to be ignored and cannot be run"
+        ):
+            loaded(side.ones(1), True)

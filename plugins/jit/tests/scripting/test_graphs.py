@@ -30,3 +30,70 @@ def test_calls_are_inlined():
     scripted = tangrad.jit.script(OURS.classes)
     assert scripted.graph.findNode("prim::CallMethod") is not None
     assert scripted.inlined_graph.findNode("prim::CallMethod") is None
+
+
+def doubled(x, flag: bool):
+    a = x + 1
+    if flag:
+        a = a - 1
+    return x, a
+
+
+def test_uses_stand_in_the_order_of_the_program():
+    graph = tangrad.jit.script(doubled).graph
+    uses = next(graph.inputs()).uses()
+    assert [use.user.kind() for use in uses] == ["aten::add", "prim::TupleConstruct"]
+    assert uses[1].isAfter(uses[0])
+    assert not uses[0].isAfter(uses[1])
+    condition = [*graph.inputs()][1]
+    assert [use.user.kind() for use in condition.uses()] == ["prim::If"]
+    made = graph.findNode("prim::If").output()
+    assert [use.offset for use in made.uses()] == [1]
+    assert next(graph.outputs()).node().kind() == "prim::TupleConstruct"
+    assert graph.returnNode().kind() == "prim::Return"
+
+
+def test_a_copy_is_a_graph_of_its_own():
+    graph = tangrad.jit.script(doubled).graph
+    other = graph.copy()
+    assert str(other) == str(graph)
+    next(other.inputs()).rename("other")
+    assert str(other) != str(graph)
+    assert [use.user for use in next(other.inputs()).uses()][0] in [*other.nodes()]  # noqa: RUF015
+
+
+def test_nodes_find_nodes_in_their_blocks():
+    graph = tangrad.jit.script(OURS.loops).graph
+    loop = graph.findNode("prim::Loop")
+    assert loop.findNode("prim::If") is not None
+    assert loop.findAllNodes("prim::Loop") == []
+
+
+def test_places_can_be_hidden():
+    graph = tangrad.jit.script(doubled).graph
+    assert f"# {__file__}" in repr(graph)
+    with tangrad.jit._hide_source_ranges():
+        assert "# " not in repr(graph)
+        assert f"# {__file__}" in graph.str(print_source_ranges=True)
+    assert f"# {__file__}" in repr(graph)
+
+
+def test_constants_stand_once_and_first():
+    def one_and_one(flag: bool):
+        if flag:
+            return [1, 1]
+        return [1, 2]
+
+    text = str(tangrad.jit.script(one_and_one).graph)
+    assert text.count("prim::Constant[value=1]") == 1
+    assert text.index("prim::Constant") < text.index("prim::If")
+
+
+def test_known_conditions_leave_no_branch():
+    def one():
+        if 1 == 1:
+            return 1
+        else:  # noqa: RET505
+            return 2
+
+    assert tangrad.jit.script(one).graph.findNode("prim::If") is None

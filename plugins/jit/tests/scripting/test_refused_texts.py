@@ -335,3 +335,54 @@ def test_steps_of_zero_and_ragged_data_are_told():
         tangrad.jit.script(steps)([1], 0)
     with pytest.raises(RuntimeError, match="Expected sequence of length 2"):
         tangrad.jit.script(ragged)()
+
+
+@tangrad.jit.ignore
+def any_number_of(x, *args):
+    return args[0] if args else x
+
+
+def calls_any_number_of(x, y):
+    return any_number_of(x), any_number_of(x, y), any_number_of(x, y, x)
+
+
+def test_ignored_functions_take_any_number_of_arguments():
+    found = tangrad.jit.script(calls_any_number_of)(tangrad.zeros(1), tangrad.ones(1))
+    assert [float(value) for value in found] == [0.0, 1.0, 1.0]
+
+
+def gradients(x, y):
+    # type: (tangrad.Tensor, tangrad.Tensor) -> List[Optional[tangrad.Tensor]]
+    z = 2 * y + y
+    return tangrad.autograd.grad((z.sum(),), (x, y), allow_unused=True)
+
+
+def test_gradients_in_scripts_are_optional():
+    x, y = (tangrad.ones(2, requires_grad=True) for _ in range(2))
+    none, found = tangrad.jit.script(gradients)(x, y)
+    assert none is None
+    assert found.tolist() == [3.0, 3.0]
+
+
+def goes_backward(x):
+    # type: (tangrad.Tensor) -> None
+    tangrad.autograd.backward(x.sum())
+    tangrad.autograd.backward((x,), tangrad.jit.annotate(List[Optional[tangrad.Tensor]], [x]))
+
+
+def test_scripts_go_backward():
+    x = tangrad.ones(2, requires_grad=True)
+    scripted = tangrad.jit.script(goes_backward)
+    scripted(x)
+    assert x.grad.tolist() == [2.0, 2.0]
+    assert "torch.autograd.backward" in scripted.code
+
+
+class Uninitialized(tangrad.jit.ScriptModule):
+    def __init__(self):
+        self.x = 1
+
+
+def test_modules_whose_init_is_not_called_are_told():
+    with pytest.raises(RuntimeError, match="did you forget to call"):
+        Uninitialized()

@@ -203,12 +203,13 @@ def trace(self: Any) -> Any:
 
 
 def _contracted_dims(a: Any, b: Any, dims: Any) -> tuple[list[int], list[int]]:
+    if hasattr(dims, "tolist"):
+        dims = dims.item() if len(dims.reshape(-1)) == 1 else dims.tolist()
     if isinstance(dims, int):
         if dims < 0 or dims > min(a.ndim, b.ndim):
-            raise RuntimeError(f"tensordot expects 0 <= dims <= ndim, but got dims={dims}")
+            bound = ">= 0" if dims < 0 else "< ndim_a or ndim_b"
+            raise RuntimeError(f"tensordot expects dims {bound}, but got dims={dims}")
         return list(range(a.ndim - dims, a.ndim)), list(range(dims))
-    if hasattr(dims, "tolist"):
-        dims = dims.tolist()
     if not isinstance(dims, (tuple, list)) or len(dims) != 2:
         raise RuntimeError(
             "tensordot expects dims to be an int, or two lists of dimensions, one of each tensor, "

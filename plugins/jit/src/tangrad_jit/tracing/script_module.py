@@ -94,6 +94,11 @@ class ScriptModule(nn.Module, metaclass=_Declaring):
             own = inspect.get_annotations(type(self))
             type(self).__annotations__ = {**own, name: value.type}
             value = value.value
+        if "_parameters" not in self.__dict__:
+            raise RuntimeError(
+                f"'{type(self).__name__}' has not been initialized, did you forget to call "
+                "'super().__init__()'?"
+            )
         super().__setattr__(name, value)
         if actual is not None:
             setattr(actual, name, value)

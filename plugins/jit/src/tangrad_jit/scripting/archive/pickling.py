@@ -12,6 +12,7 @@ from tangrad_jit.scripting.types.kinds import DictType, ListType, OptionalType, 
 
 __all__ = ["ObjectPickler"]
 
+_CODED = (tangrad.dtype, tangrad.layout, tangrad.memory_format, tangrad.qscheme)
 _STORAGES = {
     "float32": "FloatStorage",
     "float64": "DoubleStorage",
@@ -47,6 +48,7 @@ class ObjectPickler:
         self.out = bytearray(b"\x80\x02")
         self._type_text, self._write_object, self.storages = type_text, write_object, storages
         self._known: dict[int, tuple[int, Any]] = {}
+        self._texts: dict[str, str] = {}
 
     def finished(self) -> bytes:
         """Return the pickle."""
@@ -62,6 +64,13 @@ class ObjectPickler:
         """Write a text."""
         content = value.encode("utf-8", "surrogatepass")
         self.out += b"X" + struct.pack("<I", len(content)) + content
+
+    def _repeated_text(self, value: str) -> None:
+        """Write a text, or the number of one that has been written."""
+        known = self._texts.setdefault(value, value)
+        if not self.repeated(known):
+            self.text(known)
+            self.remember(known)
 
     def integer(self, value: int) -> None:
         """Write an integer."""
@@ -130,7 +139,7 @@ class ObjectPickler:
             self.name("torch", "device")
             self.text(str(value))
             self.out += b"\x85R"
-        elif isinstance(value, (tangrad.dtype, tangrad.layout, tangrad.memory_format)):
+        elif isinstance(value, _CODED):
             self.integer(rt_code(value))
         elif isinstance(value, complex):
             self.name("builtins", "complex")
@@ -138,7 +147,7 @@ class ObjectPickler:
             self.value(value.imag, kinds.FLOAT)
             self.out += b"\x86R"
         elif isinstance(value, str):
-            self.text(value)
+            self._repeated_text(value)
         elif isinstance(value, tangrad.Tensor):
             self.tensor(value)
         elif isinstance(value, (list, dict)):

@@ -20,6 +20,7 @@ from tangrad_jit.scripting.code.printer import Printer, UnprintableError, quoted
 from tangrad_jit.scripting.program.emit import program_of
 from tangrad_jit.scripting.tree import nodes as tree
 from tangrad_jit.scripting.types import kinds
+from tangrad_jit.scripting.types.annotations import type_of_value
 from tangrad_jit.scripting.types.kinds import Type
 
 __all__ = ["write_function", "write_module"]
@@ -208,6 +209,11 @@ class _Archive:
         text = _head(module, name) + _hooks(unit)
         for attribute, kind in unit.attributes.items():
             text += _declared(attribute, self.printer.type(kind))
+        for constant, value in unit.constants.items():
+            held = type_of_value(value)
+            if held is not None and constant.isidentifier():
+                shown = f"Final[{self.printer.type(held)}]"
+                text += f"  {constant} : {shown} = {self.printer.constant(value, held)}\n"
         for child, kind_name in children.items():
             text += _declared(child, kind_name)
         if unit.is_container:
@@ -381,10 +387,13 @@ def _write(f: Any, made: _Archive, data: bytes, extra_files: dict[str, Any] | No
         constants.tensor(tensor)
     constants.out += b"t"
     target = os.fspath(f) if isinstance(f, os.PathLike) else f
+    root = "archive"
+    if isinstance(target, str):  # as PyTorch names it
+        root = os.path.basename(target).rpartition(".")[0] or os.path.basename(target) or root
     with zipfile.ZipFile(target, "w") as archive:
 
         def put(name: str, content: str | bytes) -> None:
-            archive.writestr(f"archive/{name}", content)
+            archive.writestr(f"{root}/{name}", content)
 
         for name, content in (extra_files or {}).items():
             put(f"extra/{name}", content)

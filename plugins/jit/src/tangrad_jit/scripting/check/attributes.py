@@ -257,7 +257,8 @@ class Attributes:
     def _call_of_tensor(
         self, owner: Expr, name: str, args: list[Expr], kwargs: dict[str, Expr], place: Place
     ) -> Expr:
-        if name == "to":
+        is_conversion = name == "type" and [arg.type for arg in args] == [kinds.DTYPE]
+        if name == "to" or is_conversion:
             return self.convert_tensor([owner, *args], kwargs, place)
         if name == "new_tensor":
             return OpCall(place, kinds.TENSOR, "aten::new_tensor", name, [owner, *args], kwargs)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from tangrad_jit.scripting.tree.nodes import And, Const, Convert, Expr, Not, Or
-from tangrad_jit.scripting.types.kinds import BOOL
+import operator
+
+from tangrad_jit.scripting.tree.nodes import And, Apply, Const, Convert, Expr, Not, Or
+from tangrad_jit.scripting.types.kinds import BOOL, FLOAT, INT, STR
+
+_COMPARED = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
+_SIMPLE = (INT, FLOAT, STR, BOOL)
 
 __all__ = ["constant_condition", "is_always_none"]
 
@@ -15,6 +20,9 @@ def constant_condition(condition: Expr) -> bool | None:
     """
     if isinstance(condition, Const) and condition.type == BOOL:
         return bool(condition.value)
+    if isinstance(condition, Apply) and condition.builtin.name in _COMPARED:
+        args = [a.value for a in condition.args if isinstance(a, Const) and a.type in _SIMPLE]
+        return bool(_COMPARED[condition.builtin.name](*args)) if len(args) == 2 else None
     if isinstance(condition, Not):
         inner = constant_condition(condition.value)
         return None if inner is None else not inner

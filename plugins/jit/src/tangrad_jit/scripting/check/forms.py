@@ -505,6 +505,8 @@ def _forms_of_objects() -> dict[int, tuple[Any, Value]]:
     jit = tangrad.jit
     named.update(
         {
+            tangrad.autograd.grad: NamedBuiltin("grad"),
+            tangrad.autograd.backward: NamedBuiltin("backward"),
             jit.annotate: NAMED_FORMS["annotate"],
             jit.isinstance: RawForm("isinstance", type_forms.jit_is_instance),
             jit.is_scripting: Form("is_scripting", _constant(True)),

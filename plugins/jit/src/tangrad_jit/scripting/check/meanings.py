@@ -56,10 +56,14 @@ class Ignored(Value):
         parameters: as of a scripted function.
         returned: the type of what it returns.
         bind: binds arguments.
+        named: how many of its parameters have a name, where it takes more by place, or -1.
     """
 
-    def __init__(self, function: Any, name: str, returned: Type, bind: Any) -> None:
+    def __init__(
+        self, function: Any, name: str, returned: Type, bind: Any, named: int = -1
+    ) -> None:
         self.function, self.name, self.returned, self.bind = function, name, returned, bind
+        self.named = named
 
     def __str__(self) -> str:
         return f"ignored function {self.name}"
@@ -68,7 +72,9 @@ class Ignored(Value):
         self, check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
     ) -> Expr | Value:
         """Call it."""
-        given = self.bind(check, args, kwargs, place)
+        count = len(args) if self.named < 0 else self.named
+        given = self.bind(check, args[:count], kwargs, place)
+        given += [check.expr_of(arg, place) for arg in args[count:]]
         return PythonCall(place, self.returned, self.function, self.name, given)
 
 
@@ -169,7 +175,7 @@ def is_context(cls: Any) -> bool:
 
 
 _CONSTANTS = (
-    *(tangrad.dtype, tangrad.layout, tangrad.memory_format, tangrad.device),
+    *(tangrad.dtype, tangrad.layout, tangrad.memory_format, tangrad.device, tangrad.qscheme),
     *(bool, int, float, complex, str, type(None)),
 )
 
@@ -191,7 +197,7 @@ def plain_meaning(check: Any, obj: Any, place: Place, name: str, constant: bool)
         return form
     if obj is Ellipsis:
         return Const(place, kinds.ANY, obj)
-    if isinstance(obj, _CONSTANTS[:4]) or (constant and type(obj) in _CONSTANTS[4:]):
+    if isinstance(obj, _CONSTANTS[:5]) or (constant and type(obj) in _CONSTANTS[5:]):
         return check.constant(obj, place)
     if isinstance(obj, types.ModuleType) or type(obj).__name__ in ("_Ops", "OpNamespace"):
         return PythonObject(obj)

@@ -134,6 +134,9 @@ class Operators(Attributes):
             if all(arg.type in takes for arg in args):
                 shown = _OF_TENSORS.get(name, name)
                 template = f"{sign}_0" if len(args) == 1 else f"_0 {sign} _1"
+                if name in ("add", "mul") and owner.type != kinds.TENSOR:
+                    # As in PyTorch's graphs, where the tensor comes first.
+                    args, template = args[::-1], f"_1 {sign} _0"
                 return Apply(place, kinds.TENSOR, Builtin(shown, template), args)
         joined = self._concatenated(name, args, place)
         if joined is not None:

@@ -12,6 +12,7 @@ from tangrad_jit.scripting.check.conditions import constant_condition
 from tangrad_jit.scripting.check.values import PythonObject, Value
 from tangrad_jit.scripting.source.places import FrontendError, Place, ScriptError
 from tangrad_jit.scripting.tree.nodes import (
+    Apply,
     Assert,
     Break,
     Const,
@@ -88,7 +89,8 @@ class Statements(Assignments):
     def _do_If(self, node: ast.If) -> list[Node]:
         condition, (yes, no) = self.condition(node.test)
         known = constant_condition(condition)
-        if known is not None:
+        compared = isinstance(condition, Apply)  # both branches are looked at then
+        if known is not None and not compared:
             made: list[Node] = []
             if not isinstance(condition, Const):
                 made.append(Do(self.place(node), condition))
@@ -101,6 +103,8 @@ class Statements(Assignments):
             self.scope.refine(no)
             orelse = self.body(node.orelse)
         self.scope.merge(then, other, self.place(node))
+        if known is not None:
+            return body if known else orelse
         return [If(self.place(node), condition, body, orelse)]
 
     def _do_While(self, node: ast.While) -> list[Node]:

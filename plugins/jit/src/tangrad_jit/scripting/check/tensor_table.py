@@ -65,6 +65,11 @@ int_repr(Tensor self) -> Tensor :: _0.int_repr()
 q_scale(Tensor self) -> float :: _0.q_scale()
 q_zero_point(Tensor self) -> int :: _0.q_zero_point()
 backward(Tensor self, Tensor? gradient=None) -> None :: _0.backward(_1)
+backward(Tensor[] tensors, Tensor?[]? grad_tensors=None, bool? retain_graph=None, \
+bool create_graph=False) -> None :: rt_backward(_0, _1, _2, _3)
+grad(Tensor[] outputs, Tensor[] inputs, Tensor?[]? grad_outputs=None, \
+bool? retain_graph=None, bool create_graph=False, bool allow_unused=False) -> Tensor?[] \
+:: rt_grad(_0, _1, _2, _3, _4, _5)
 pin_memory(Tensor self) -> Tensor :: _0.pin_memory()
 """
 

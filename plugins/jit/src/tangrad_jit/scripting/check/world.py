@@ -89,13 +89,16 @@ class World:
         plain: Type = kinds.TENSOR,
         namespace: Any = None,
         unused: bool = False,
+        several: bool = False,
     ) -> Unit:
         """Return a new unit of a function, as a method where it has an owner.
 
-        One that is unused takes anything, as nobody runs it.
+        One that is unused takes anything, as nobody runs it; `several`: `*args` are left out.
         """
         bare = inspect.unwrap(function)
         source, node = parse_function(bare)
+        if several:
+            node.args.vararg = None
         if unused:
             node.args.vararg = node.args.kwarg = None
             for argument in [*node.args.args, *node.args.kwonlyargs]:
@@ -179,15 +182,25 @@ class World:
             self._functions[declared, function, owner] = found
         return found
 
-    def ignored(self, function: Any, owner: Type | None = None) -> Ignored:
+    def ignored(self, function: Any, owner: Type | None = None) -> Value:
         """Return a function that stays Python's; one that is unused raises when it is called."""
         unused = modifier_of(function) == "unused"
-        unit = self.make_unit(function, owner, unused=unused)
+        rest = any(
+            p.kind == p.VAR_POSITIONAL
+            for p in inspect.signature(inspect.unwrap(function)).parameters.values()
+        )
+        unit = self.make_unit(function, owner, unused=unused, several=rest)
         returned = unit.declared if unit.declared is not None else kinds.TENSOR
-        callee: Any = function
-        if unused:
-            callee = _refuse_unused(unit.name)
-        return Ignored(callee, unit.name, returned, unit.bind)
+        if unused and not rest:
+            # A program that raises, so that archives hold it.
+            text = f"raise RuntimeError('{unit.name} {_UNUSED}')"
+            unit.node.body = [ast.copy_location(s, unit.node) for s in ast.parse(text).body]
+            for node in ast.walk(unit.node.body[0]):
+                ast.copy_location(node, unit.node)
+            unit.declared = returned
+            return FunctionValue([unit])
+        callee: Any = _refuse_unused(unit.name) if unused else function
+        return Ignored(callee, unit.name, returned, unit.bind, len(unit.parameters) if rest else -1)
 
     def _class_meaning(self, cls: type, place: Place) -> Value:
         if issubclass(cls, BaseException):
@@ -362,8 +375,11 @@ def _is_compilable(cls: type) -> bool:
     return all(hasattr(one, "__code__") for one in members if inspect.isroutine(one))
 
 
+_UNUSED = "is annotated to be ignored and cannot be run: it is decorated with @unused"
+
+
 def _refuse_unused(name: str) -> Any:
     def unused(*args: Any) -> Any:
-        raise RuntimeError(f"{name} is decorated with @unused and was called by a scripted program")
+        raise RuntimeError(f"{name} {_UNUSED}")
 
     return unused

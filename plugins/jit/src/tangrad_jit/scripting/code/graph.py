@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import enum
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import tangrad
+from tangrad_jit.scripting.code.walking import Use, copied, uses_of
 from tangrad_jit.scripting.program.texts import text_of
 from tangrad_jit.scripting.source.places import Place
 from tangrad_jit.scripting.types.kinds import (
+    NUMBER,
     DictType,
     EnumType,
     FutureType,
@@ -28,6 +32,8 @@ __all__ = ["Block", "ScriptGraph", "ScriptNode", "ScriptValue", "shown_type"]
 
 def shown_type(kind: Type) -> str:
     """Return a type as graphs show it: `int[]`, `Tensor?`."""
+    if kind == NUMBER:
+        return "Scalar"
     if isinstance(kind, ListType):
         return f"{shown_type(kind.element)}[{kind.broadcast or ''}]"
     if isinstance(kind, TupleType) and kind.names:
@@ -144,6 +150,7 @@ class ScriptValue:
 
     def __init__(self, name: str, kind: Type, producer: Any = None) -> None:
         self._name, self._kind, self._producer = name, kind, producer
+        self.graph: Any = None
 
     def rename(self, name: str) -> None:
         """Give it another name."""
@@ -165,6 +172,10 @@ class ScriptValue:
     def hasDebugName(self) -> bool:
         """Return whether the program has named it."""
         return not self._name.isdigit()
+
+    def uses(self) -> list[Use]:
+        """Return its uses, in the order of the program."""
+        return uses_of(self.graph, self)
 
     def node(self) -> Any:
         """Return the node that makes it, or None."""
@@ -197,6 +208,19 @@ class Block:
     def outputs(self) -> Iterator[ScriptValue]:
         """Yield what it returns."""
         return iter(self.returned)
+
+    def returnNode(self) -> ScriptNode:
+        """Return a node that takes what it returns."""
+        return ScriptNode("prim::Return", self.returned)
+
+    def findNode(self, kind: str, recurse: bool = True) -> ScriptNode | None:
+        """Return the first node of a kind, or None."""
+        return next(iter(self.findAllNodes(kind, recurse)), None)
+
+    def findAllNodes(self, kind: str, recurse: bool = True) -> list[ScriptNode]:
+        """Return all nodes of a kind."""
+        nodes = self.every_node() if recurse else self.nodes()
+        return [node for node in nodes if node.kind() == kind]
 
     def every_node(self) -> Iterator[ScriptNode]:
         """Yield all nodes, those of blocks inside, too."""
@@ -296,13 +320,21 @@ class ScriptNode:
         """Return the lines that it came from."""
         return "" if self.place is None else str(self.place)
 
-    def lines(self, indent: str) -> Iterator[str]:
-        """Yield the node as text."""
+    def findNode(self, kind: str, recurse: bool = True) -> ScriptNode | None:
+        """Return the first node of a kind in its blocks, or None."""
+        return next(iter(self.findAllNodes(kind, recurse)), None)
+
+    def findAllNodes(self, kind: str, recurse: bool = True) -> list[ScriptNode]:
+        """Return all nodes of a kind in its blocks."""
+        return [node for block in self.inner for node in block.findAllNodes(kind, recurse)]
+
+    def lines(self, indent: str, places: bool = True) -> Iterator[str]:
+        """Yield the node as text; `places`: whether it tells where it came from."""
         made = ", ".join(value.declared() for value in self._made)
         inside = ", ".join(f"{k}={_shown(v)}" for k, v in self.attributes.items())
         shown = f"[{inside}]" if inside else ""
         where = ""
-        if self.place is not None:
+        if places and self.place is not None:
             place = self.place.original() or self.place
             line = place.source.first + place.line
             where = f" # {place.source.file}:{line}:{place.column}"
@@ -313,26 +345,56 @@ class ScriptNode:
             given = ", ".join(value.declared() for value in block.given)
             yield f"{indent}  block{k}({given}):"
             for node in block.held:
-                yield from node.lines(indent + "    ")
+                yield from node.lines(indent + "    ", places)
             yield f"{indent}    -> ({', '.join(map(str, block.returned))})"
 
 
 class ScriptGraph(Block):
     """The graph of a function or method."""
 
-    def findNode(self, kind: str, recurse: bool = True) -> ScriptNode | None:
-        """Return the first node of a kind, or None."""
-        return next(iter(self.findAllNodes(kind, recurse)), None)
+    def copy(self) -> ScriptGraph:
+        """Return a graph with nodes and values of its own."""
+        made: ScriptGraph = copied(self)
+        return made
 
-    def findAllNodes(self, kind: str, recurse: bool = True) -> list[ScriptNode]:
-        """Return all nodes of a kind."""
-        nodes = self.every_node() if recurse else self.nodes()
-        return [node for node in nodes if node.kind() == kind]
+    def take_values(self) -> None:
+        """Tell all values whose graph this is."""
+        blocks: list[Block] = [self]
+        for block in blocks:
+            for value in block.given:
+                value.graph = self
+            for node in block.held:
+                blocks.extend(node.inner)
+                for value in node.outputs():
+                    value.graph = self
 
-    def __str__(self) -> str:
+    def str(self, print_source_ranges: bool = True) -> str:
+        """Return it as text.
+
+        Args:
+            print_source_ranges: whether each node tells where it came from.
+        """
         given = ",\n      ".join(value.declared() for value in self.given)
         lines = [f"graph({given}):"]
         for node in self.held:
-            lines.extend(node.lines("  "))
-        lines.append(f"  return ({', '.join(map(str, self.returned))})")
+            lines.extend(node.lines("  ", print_source_ranges))
+        lines.append(f"  return ({', '.join(map(builtins.str, self.returned))})")
         return "\n".join(lines) + "\n"
+
+    def __str__(self) -> builtins.str:
+        return self.str(_shows_places[-1])
+
+    __repr__ = __str__
+
+
+_shows_places = [True]
+
+
+@contextlib.contextmanager
+def _hide_source_ranges() -> Iterator[None]:
+    """Print graphs without where their nodes came from."""
+    _shows_places.append(False)
+    try:
+        yield
+    finally:
+        _shows_places.pop()

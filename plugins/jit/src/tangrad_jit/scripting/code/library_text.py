@@ -69,7 +69,37 @@ def _pool(d: int, kind: str) -> str:
 """
 
 
+def _lp_pool_function(d: int) -> str:
+    """Return a function whose numbers and sizes are of the types that a call gives them."""
+    several = "Union[List[int], int]"
+    return f"""def lp_pool{d}d(input: Tensor, norm_type: Union[float, int],
+    kernel_size: {several}, stride: Union[List[int], NoneType, int]=None,
+    ceil_mode: bool=False) -> Tensor:
+  if isinstance(norm_type, (int,)):
+    power = float(norm_type)
+  else:
+    power = norm_type
+  if isinstance(kernel_size, (int,)):
+    size = torch.mul([kernel_size], {d})
+  else:
+    size = kernel_size
+  steps = size
+  if stride is not None:
+    if isinstance(stride, (int,)):
+      steps = torch.mul([stride], {d})
+    else:
+      steps = stride
+  mean = torch.avg_pool{d}d(torch.pow(input, power), size, steps, {[0] * d}, ceil_mode)
+  held = torch.mul(torch.sign(mean), torch.relu(torch.abs(mean)))
+  count = 1
+  for n in size:
+    count = torch.mul(count, n)
+  return torch.pow(torch.mul(held, count), torch.div(1., power))
+"""
+
+
 FUNCTIONS: dict[str, str] = {
+    **{f"lp_pool{d}d": _lp_pool_function(d) for d in (1, 2, 3)},
     "linear": """def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor]=None) -> Tensor:
   return torch.linear(input, weight, bias)
 """,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad_jit.scripting.code.constants import pool_constants
 from tangrad_jit.scripting.code.graph import Block, ScriptGraph, ScriptNode, ScriptValue
 from tangrad_jit.scripting.source.places import Place
 from tangrad_jit.scripting.tree import nodes as tree
@@ -44,6 +45,8 @@ def graph_of(unit: Any, inline: bool = False) -> ScriptGraph:
     if last is not None and last.kind() == "prim::ReturnStmt":
         graph.held.pop()
         graph.returned = list(last.inputs())
+    pool_constants(graph)
+    graph.take_values()
     return graph
 
 

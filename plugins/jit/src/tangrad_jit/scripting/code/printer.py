@@ -29,6 +29,7 @@ _RESERVED = frozenset(
     "torch __torch__ CONSTANTS ops inf nan annotate uninitialized unchecked_cast fork "
     "getattr".split()
 )
+_CODED = (tangrad.dtype, tangrad.layout, tangrad.memory_format, tangrad.qscheme)
 _AS_CALLS = {"Int": "int", "Float": "float", "Bool": "bool", "str": "str", "Print": "print"}
 _AS_METHODS = frozenset(
     "float double half bfloat16 int long short char byte bool cfloat cdouble cpu cuda".split()
@@ -244,7 +245,7 @@ class Printer:
 
     def constant(self, value: Any, kind: Type) -> str:
         """Return the code of a constant."""
-        if isinstance(value, (tangrad.dtype, tangrad.layout, tangrad.memory_format)):
+        if isinstance(value, _CODED):
             return str(rt_code(value))
         if isinstance(value, tangrad.device):
             return f"torch.device({quoted(str(value))})"
@@ -292,6 +293,12 @@ class Printer:
         if name in ("__is__", "__isnot__"):
             sign = "is" if name == "__is__" else "is not"
             return f"({self.expr(node.args[0])} {sign} {self.expr(node.args[1])})"
+        if name == "__getitem__" and not isinstance(node.args[0].type, kinds.ClassType):
+            owner = self.expr(node.args[0])
+            plain = isinstance(node.args[0], tree.Local)
+            return f"{owner if plain else f'({owner})'}[{self.expr(node.args[1])}]"
+        if name in ("backward", "grad"):
+            return f"torch.autograd.{name}({self._each(node.args)})"
         if name == "percentFormat":
             rest = self._each(node.args[1:])
             return f"torch.percentFormat({self.expr(node.args[0])}, ({rest},))"
@@ -321,11 +328,18 @@ class Printer:
                 raise UnprintableError(
                     f"nn.functional.{name} has no form in archives; call ops of the top level"
                 )
+            given = [self._sizes(arg) or text for arg, text in zip(node.args, given, strict=True)]
             return f"{self._need(name)}({', '.join([*given, *kwargs])})"
         namespace, _, plain = node.name.partition("::")
         if namespace != "aten":
             return f"ops.{namespace}.{plain}({', '.join([*given, *kwargs])})"
         return f"torch.{name}({', '.join([*given, *kwargs])})"
+
+    def _sizes(self, node: tree.Expr) -> str:
+        """Return the code of a tuple of integers as that of a list; of another value, ""."""
+        whole = isinstance(node.type, TupleType) and {*node.type.elements} == {kinds.INT}
+        kind = ListType(kinds.INT)
+        return self._listed(tree.Convert(node.place, kind, node, "list")) if whole else ""
 
     def _on_Call(self, node: tree.Call) -> str:
         return f"{self._need(node.unit)}({self._each(node.args)})"
@@ -422,7 +436,10 @@ class Printer:
 
     def _on_IfElse(self, node: tree.IfElse) -> str:
         parts = [self.expr(n) for n in (node.body, node.condition, node.orelse)]
-        return f"({parts[0]} if {parts[1]} else {parts[2]})"
+        chosen = f"({parts[0]} if {parts[1]} else {parts[2]})"
+        if kinds.unify(node.body.type, node.orelse.type) is None:
+            return f"annotate({self.type(node.type)}, {chosen})"
+        return chosen
 
     def _on_IsInstance(self, node: tree.IsInstance) -> str:
         listed = ", ".join(self.type(kind) for kind in node.kinds)

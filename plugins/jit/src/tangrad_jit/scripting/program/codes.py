@@ -1,4 +1,4 @@
-"""The numbers by which PyTorch's files name dtypes, layouts and memory formats."""
+"""The numbers by which PyTorch's files name dtypes, layouts, memory formats and schemes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ _DTYPES = (
 ).split()
 _LAYOUTS = "strided sparse_coo sparse_csr _mkldnn sparse_csc sparse_bsr sparse_bsc jagged".split()
 _MEMORY_FORMATS = "contiguous_format preserve_format channels_last channels_last_3d".split()
-_TABLES = {"dtype": _DTYPES, "layout": _LAYOUTS, "memory_format": _MEMORY_FORMATS}
+_QSCHEMES = (
+    "per_tensor_affine per_channel_affine per_tensor_symmetric per_channel_symmetric "
+    "per_channel_affine_float_qparams"
+).split()
+_TABLES = {
+    "dtype": _DTYPES,
+    "layout": _LAYOUTS,
+    "memory_format": _MEMORY_FORMATS,
+    "qscheme": _QSCHEMES,
+}
 
 
 def rt_code(value: Any) -> int:

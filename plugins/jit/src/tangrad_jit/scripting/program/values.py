@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import tangrad
-from tangrad_jit.scripting.program.codes import rt_of_code
+from tangrad_jit.scripting.program.codes import rt_code, rt_of_code
 from tangrad_jit.scripting.program.containers import shared
 from tangrad_jit.scripting.program.numbers import rt_wrap
 from tangrad_jit.scripting.program.texts import text_of
@@ -281,6 +281,19 @@ def rt_unwrap(value: Any) -> Any:
     return value
 
 
+def rt_grad(outputs: Any, inputs: Any, given: Any, retain: Any, create: Any, unused: Any) -> Any:
+    """Return the gradients of outputs for inputs, as a list."""
+    found = tangrad.autograd.grad(
+        outputs, inputs, given, retain_graph=retain, create_graph=create, allow_unused=unused
+    )
+    return list(found)
+
+
+def rt_backward(tensors: Any, given: Any, retain: Any, create: Any) -> None:
+    """Add the gradients of tensors to those of leaves."""
+    tangrad.autograd.backward(tensors, given, retain_graph=retain, create_graph=create)
+
+
 # --- objects and calls
 
 
@@ -379,6 +392,17 @@ class Unfitting(TypeError):
     """A value that is not of a type, and cannot be made one."""
 
 
+_CODED = (tangrad.dtype, tangrad.layout, tangrad.memory_format, tangrad.qscheme)
+
+
+def _decoded(value: bytes) -> str:
+    """Return bytes as a text; those that are no UTF-8, one character for each."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
 def fitted(value: Any, kind: Type) -> Any:
     """Return a value from Python as one of a type: containers are copied, numbers converted.
 
@@ -387,6 +411,10 @@ def fitted(value: Any, kind: Type) -> Any:
     """
     if kind == kinds.FLOAT and type(value) is int:
         return float(value)
+    if kind == kinds.INT and isinstance(value, _CODED):
+        return rt_code(value)  # archives name dtypes by numbers
+    if kind == kinds.STR and type(value) is bytes:
+        return _decoded(value)
     if kind == kinds.COMPLEX and type(value) in (int, float):
         return complex(value)
     number = {kinds.INT: int, kinds.FLOAT: float, kinds.BOOL: bool}.get(kind)  # type: ignore[call-overload]

@@ -52,6 +52,7 @@ _PLAIN: dict[Any, Type] = {
     tangrad.dtype: kinds.DTYPE,
     tangrad.layout: kinds.LAYOUT,
     tangrad.memory_format: kinds.MEMORY_FORMAT,
+    tangrad.qscheme: kinds.QSCHEME,
     tangrad.Generator: kinds.GENERATOR,
     tangrad.Size: ListType(kinds.INT),
 }
@@ -176,6 +177,8 @@ def _generic(
         converted = [convert(member) for member in members]
         if len(converted) == 2 and kinds.NONE in converted:
             return optional_of(next(t for t in converted if t != kinds.NONE))
+        if {*converted} - {kinds.NONE} == {*kinds.NUMBERS}:
+            return optional_of(kinds.NUMBER) if kinds.NONE in converted else kinds.NUMBER
         return union_of(converted)
     if origin is list:
         return ListType(convert(members[0]))

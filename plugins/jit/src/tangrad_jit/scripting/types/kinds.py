@@ -31,6 +31,7 @@ __all__ = [
     "InterfaceType",
     "ListType",
     "ModuleType",
+    "QSCHEME",
     "OptionalType",
     "Primitive",
     "TupleType",
@@ -84,13 +85,14 @@ DEVICE = Primitive("Device")
 GENERATOR = Primitive("Generator")
 STREAM = Primitive("Stream")
 ANY = Primitive("Any")
-# Archives write these three as int.
+# Archives write these as int.
 DTYPE = Primitive("dtype")
 LAYOUT = Primitive("layout")
 MEMORY_FORMAT = Primitive("memory_format")
+QSCHEME = Primitive("qscheme")
 
 NUMBERS = (INT, FLOAT, COMPLEX)
-ENUM_LIKE = (DTYPE, LAYOUT, MEMORY_FORMAT)
+ENUM_LIKE = (DTYPE, LAYOUT, MEMORY_FORMAT, QSCHEME)
 
 
 class ListType(Type):
