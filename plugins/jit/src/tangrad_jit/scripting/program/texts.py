@@ -10,6 +10,7 @@ from typing import Any
 
 import tangrad
 from tangrad_jit.scripting.program.codes import rt_code
+from tangrad_jit.scripting.program.tensor_text import tensor_text
 
 __all__ = ["text_of"]
 
@@ -50,6 +51,8 @@ def text_of(value: Any, inside: bool = False, quote: str = "'") -> str:
         return f"({', '.join(items)}{',' if len(value) == 1 else ''})"
     if isinstance(value, (tangrad.dtype, tangrad.layout, tangrad.memory_format)):
         return str(rt_code(value))
+    if isinstance(value, tangrad.Tensor):
+        return tensor_text(value)
     return str(value)
 
 
