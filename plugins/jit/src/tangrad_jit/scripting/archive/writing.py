@@ -107,6 +107,11 @@ class _NamingPrinter(Printer):
             self._kept.append(owner)
         return found
 
+    def name_anew(self, owner: Any) -> str:
+        """Return a further name of a unit, which the code that follows has for it."""
+        self._names.pop(id(owner), None)
+        return self.name_of(owner)
+
     def fresh(self, name: str) -> str:
         """Return a name that nothing else in the archive has."""
         prefix, _, last = name.rpartition(".")
@@ -125,6 +130,9 @@ class _Archive:
         self.printer = _NamingPrinter()
         self.files: dict[str, str] = {}
         self.storages: dict[int, Any] = {}
+        # Modules of a unit have inner modules of the library, of which each has its numbers.
+        self._modules: dict[int, tuple[Any, str]] = {}
+        self._classes: dict[tuple[int, tuple[tuple[str, str], ...]], str] = {}
         self._done: list[Any] = []
         self._libraries: dict[int, str] = {}
         self._by_text: dict[str, str] = {}
@@ -196,16 +204,24 @@ class _Archive:
 
     def module(self, module: Any) -> str:
         """Add the class of a module, and return its name."""
+        known = self._modules.get(id(module))
+        if known is None:
+            known = self._modules[id(module)] = module, self._class_of(module)
+        return known[1]
+
+    def _class_of(self, module: Any) -> str:
         unit = getattr(module, "script_unit", None)
         inner = vars(module).get("library_module")
         if unit is None or inner is not None:
             return self._library(module if inner is None else inner, module)
-        if any(unit is other for other in self._done):
-            self._children(module)
-            return self.printer.name_of(unit)
-        self._done.append(unit)
-        name = self.printer.name_of(unit)
         children = self._children(module)
+        key = id(unit), tuple(children.items())
+        if key not in self._classes:
+            self._classes[key] = name = self.printer.name_anew(unit)
+            self.put(name, self._module_text(module, unit, children, name))
+        return self._classes[key]
+
+    def _module_text(self, module: Any, unit: Any, children: dict[str, str], name: str) -> str:
         text = _head(module, name) + _hooks(unit)
         for attribute, kind in unit.attributes.items():
             text += _declared(attribute, self.printer.type(kind))
@@ -220,8 +236,7 @@ class _Archive:
             text += self._sequence(unit, children, name)
         for key, method in unit.methods.items():
             text += self.printer.function(method, "  ", key.replace(".", "_"))
-        self.put(name, text)
-        return name
+        return text
 
     def _children(self, module: Any) -> dict[str, str]:
         found = {}
