@@ -267,6 +267,11 @@ def install() -> None:
         _install_in_children()
 
 
+def _get_tracing_state() -> bool:
+    """Return that nothing is traced by PyTorch's tracer: what asks would work around it."""
+    return False
+
+
 def _show_private_names() -> None:
     """Give what other libraries take from PyTorch's private modules, and hardly use."""
     ours = sys.modules[OURS]
@@ -276,7 +281,7 @@ def _show_private_names() -> None:
     compiled.show_as(STOOD_IN_FOR)  # libraries read `str(dtype)`, `repr(shape)` and the like
     compiled._TensorMeta = type(ours.Tensor)
     compiled._log_api_usage_once = lambda event: None
-    compiled._get_tracing_state = lambda: None
+    compiled._get_tracing_state = _get_tracing_state
     compiled._nn = SimpleNamespace(
         _parse_to=lambda *args, **kwargs: importlib.import_module(
             f"{OURS}.nn.modules.conversion"

@@ -205,17 +205,22 @@ def binary_cross_entropy(self: Any, target: Any, weight: Any = None, reduction: 
     return F.binary_cross_entropy(self, target, weight, reduction=_REDUCTIONS[reduction])
 
 
-def _resized(mode: str) -> Callable[..., Any]:
-    if mode == "nearest":
+def _resized(mode: str, antialias: bool = False) -> Callable[..., Any]:
+    if mode.startswith("nearest"):
 
         def nearest(input: Any, output_size: Any, scale_factors: Any = None) -> Any:
-            return F.interpolate(input, output_size, scale_factors, mode="nearest")
+            return F.interpolate(input, output_size, scale_factors, mode=mode)
 
         return nearest
 
     def smooth(input: Any, output_size: Any, align_corners: Any, scale_factors: Any = None) -> Any:
         return F.interpolate(
-            input, output_size, scale_factors, mode=mode, align_corners=align_corners
+            input,
+            output_size,
+            scale_factors,
+            mode=mode,
+            align_corners=align_corners,
+            antialias=antialias,
         )
 
     return smooth
@@ -283,6 +288,9 @@ INNER_OPS: dict[str, Callable[..., Any]] = {
     **{name: getattr(F, name) for name in ("glu", "hardshrink", "softshrink", "celu", "threshold")},
     **{f"avg_pool{d}d": getattr(F, f"avg_pool{d}d") for d in (1, 2, 3)},
     **{f"upsample_nearest{d}d": _resized("nearest") for d in (1, 2, 3)},
+    **{f"_upsample_nearest_exact{d}d": _resized("nearest-exact") for d in (1, 2, 3)},
+    "_upsample_bilinear2d_aa": _resized("bilinear", True),
+    "_upsample_bicubic2d_aa": _resized("bicubic", True),
     "upsample_linear1d": _resized("linear"),
     "upsample_bilinear2d": _resized("bilinear"),
     "upsample_trilinear3d": _resized("trilinear"),

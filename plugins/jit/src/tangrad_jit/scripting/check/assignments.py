@@ -32,6 +32,7 @@ from tangrad_jit.scripting.types.kinds import (
     ClassType,
     ListType,
     ModuleType,
+    OptionalType,
     TupleType,
     Type,
     is_subtype,
@@ -53,6 +54,9 @@ _IN_PLACE: dict[type, str] = {
     ast.LShift: "bitwise_left_shift_",
     ast.RShift: "bitwise_right_shift_",
 }
+
+# What a variable that has one of these types makes of a tensor, or of a number of any type.
+_CONVERTED = kinds.NUMBERS
 
 
 class Assignments(Expressions):
@@ -161,7 +165,10 @@ class Assignments(Expressions):
         from_code = before in kinds.ENUM_LIKE or value.type in kinds.ENUM_LIKE
         if from_code:
             return self.convert(value, before, place, "a value")
-        return value
+        bare = before.element if isinstance(before, OptionalType) else before
+        converts = bare in _CONVERTED or isinstance(bare, ListType)
+        found = to_type(value, bare) if converts else None
+        return value if found is None else found
 
     def _assign_several(self, targets: list[ast.expr], value: Any, place: Place) -> list[Node]:
         stars = [k for k, one in enumerate(targets) if isinstance(one, ast.Starred)]

@@ -55,6 +55,23 @@ round(num a) -> float :: rt_round(_0)
 __derive_index(int index, int start, int step) -> int :: int: _1 + _0 * _2
 __range_length(int lo, int hi, int step) -> int :: rt_range_length(_0, _1, _2)
 gcd(int a, int b) -> int :: rt_gcd(_0, _1)
+_get_tracing_state() -> bool :: False
+_single(int x) -> int[] :: [_0] * 1
+_single(int[] x) -> int[] :: _0
+_single(float x) -> float[] :: [_0] * 1
+_single(float[] x) -> float[] :: _0
+_pair(int x) -> int[] :: [_0] * 2
+_pair(int[] x) -> int[] :: _0
+_pair(float x) -> float[] :: [_0] * 2
+_pair(float[] x) -> float[] :: _0
+_triple(int x) -> int[] :: [_0] * 3
+_triple(int[] x) -> int[] :: _0
+_triple(float x) -> float[] :: [_0] * 3
+_triple(float[] x) -> float[] :: _0
+_quadruple(int x) -> int[] :: [_0] * 4
+_quadruple(int[] x) -> int[] :: _0
+_quadruple(float x) -> float[] :: [_0] * 4
+_quadruple(float[] x) -> float[] :: _0
 min(int a, int b) -> int :: min(_0, _1)
 min(num a, num b) -> float :: rt_min(_0, _1)
 min(t[] l, t[] r) -> t[] :: rt_min_of(_0, _1)

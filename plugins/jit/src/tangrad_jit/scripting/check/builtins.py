@@ -12,7 +12,18 @@ from typing import Any
 from tangrad_jit.scripting.check.builtin_table import TABLE
 from tangrad_jit.scripting.check.tensor_table import TENSOR_TABLE
 from tangrad_jit.scripting.source.places import Place
-from tangrad_jit.scripting.tree.nodes import Apply, Builtin, Const, Convert, Expr, Invoke, MakeList
+from tangrad_jit.scripting.tree.nodes import (
+    Apply,
+    Builtin,
+    Const,
+    Convert,
+    Expr,
+    Invoke,
+    Local,
+    MakeList,
+    MakeTuple,
+    TupleItem,
+)
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.kinds import (
     AwaitType,
@@ -337,7 +348,7 @@ def to_type(value: Expr, wanted: Type, implicit: bool = True) -> Expr | None:
             return MakeList(value.place, wanted, [])
         return _list_of(value, wanted, implicit)
     if isinstance(wanted, TupleType) and isinstance(have, TupleType):
-        return _tuple_of(value, have, wanted)
+        return _tuple_of(value, have, wanted, implicit)
     return None
 
 
@@ -355,8 +366,17 @@ def _list_of(value: Expr, wanted: ListType, implicit: bool) -> Expr | None:
     return None
 
 
-def _tuple_of(value: Expr, have: TupleType, wanted: TupleType) -> Expr | None:
-    """Return a tuple as a named one of the same members."""
-    if wanted.names and [*have.elements] == [*wanted.elements] and not have.names:
+def _tuple_of(value: Expr, have: TupleType, wanted: TupleType, implicit: bool) -> Expr | None:
+    """Return a tuple with each member as another type has it."""
+    if wanted.names or len(have.elements) != len(wanted.elements):
         return None
-    return None
+    if isinstance(value, MakeTuple):
+        members = list(value.elements)
+    elif isinstance(value, Local):
+        members = [TupleItem(value.place, e, value, k) for k, e in enumerate(have.elements)]
+    else:
+        return None
+    pairs = zip(members, wanted.elements, strict=True)
+    found = [to_type(member, element, implicit) for member, element in pairs]
+    fitting = [member for member in found if member is not None]
+    return MakeTuple(value.place, wanted, fitting) if len(fitting) == len(found) else None

@@ -68,7 +68,9 @@ class NamedBuiltin(Value):
             if method in given[0].type.unit.methods:
                 of_class: Expr = check.call_method(given[0], method, given[1:], named, place)
                 return of_class
-        found = choose_builtin(self.name, given, named, place, convert=False)
+        # `max(tensor, 0)` is a number there, as Python's is, and not the op of a dimension.
+        of_numbers = self.name in ("min", "max") and len(given) == 2
+        found = choose_builtin(self.name, given, named, place, convert=of_numbers)
         if found is None and any(a.type == kinds.TENSOR for a in given):
             made: Expr = check.call_named_op(self.op, given, named, place)
             return made
@@ -536,6 +538,8 @@ def _forms_of_objects() -> dict[int, tuple[Any, Value]]:
             tangrad.manual_seed: Form("manual_seed", _zero_dimensional("manual_seed", kinds.NONE)),
         }
     )
+    for name in ("_single", "_pair", "_triple", "_quadruple"):
+        named[getattr(tangrad.nn.modules.utils, name)] = NamedBuiltin(name)
     for name in dir(math):
         found = math_function(name)
         if found is not None:

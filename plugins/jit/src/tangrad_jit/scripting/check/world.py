@@ -36,7 +36,7 @@ from tangrad_jit.scripting.types.annotations import (
     type_of_syntax,
 )
 from tangrad_jit.scripting.types.kinds import ClassType, InterfaceType, ModuleType, Type
-from tangrad_jit.tracing.annotations import OVERLOADS
+from tangrad_jit.tracing.annotations import OVERLOADS, Error
 from tangrad_jit.tracing.traced_module import TracedGraph
 
 __all__ = ["World", "modifier_of", "qualified_name"]
@@ -380,6 +380,7 @@ _UNUSED = "is annotated to be ignored and cannot be run: it is decorated with @u
 
 def _refuse_unused(name: str) -> Any:
     def unused(*args: Any) -> Any:
-        raise RuntimeError(f"{name} {_UNUSED}")
+        raise Error(f"{name} {_UNUSED}")
 
+    unused.refuses = f"{name} is decorated with @unused"  # type: ignore[attr-defined]
     return unused

@@ -11,16 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad import nn
+from tangrad_jit.scripting.code.library_functions import FURTHER_FUNCTIONS, REDUCED
 from tangrad_jit.scripting.code.library_losses import LOSS_SIGNATURES, LOSSES
 
 __all__ = ["FUNCTIONS", "module_text"]
-
-_REDUCED = """  number = 1
-  if reduction == "none":
-    number = 0
-  if reduction == "sum":
-    number = 2
-"""
 
 
 def _pointwise(name: str, parameters: str = "", inner: str = "") -> str:
@@ -46,7 +40,7 @@ def _along(name: str) -> str:
 
 def _loss(name: str) -> str:
     return f"""def {name}(input: Tensor, target: Tensor, reduction: str="mean") -> Tensor:
-{_REDUCED}  return torch.{name}(input, target, number)
+{REDUCED}  return torch.{name}(input, target, number)
 """
 
 
@@ -61,11 +55,12 @@ def _pool(d: int, kind: str) -> str:
   return torch.max_pool{d}d(input, kernel_size, steps, padding, dilation, ceil_mode)
 """
     return f"""def avg_pool{d}d(input: Tensor, {given}, ceil_mode: bool=False,
-    count_include_pad: bool=True) -> Tensor:
+    count_include_pad: bool=True, divisor_override: Optional[int]=None) -> Tensor:
   steps = kernel_size
   if stride is not None:
     steps = stride
-  return torch.avg_pool{d}d(input, kernel_size, steps, padding, ceil_mode, count_include_pad)
+  return torch.avg_pool{d}d(input, kernel_size, steps, padding, ceil_mode, count_include_pad,
+    divisor_override)
 """
 
 
@@ -99,6 +94,7 @@ def _lp_pool_function(d: int) -> str:
 
 
 FUNCTIONS: dict[str, str] = {
+    **FURTHER_FUNCTIONS,
     **{f"lp_pool{d}d": _lp_pool_function(d) for d in (1, 2, 3)},
     "linear": """def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor]=None) -> Tensor:
   return torch.linear(input, weight, bias)
@@ -139,13 +135,13 @@ FUNCTIONS: dict[str, str] = {
     "cross_entropy": f"""def cross_entropy(input: Tensor, target: Tensor,
     weight: Optional[Tensor]=None, size_average: Optional[bool]=None, ignore_index: int=-100,
     reduce: Optional[bool]=None, reduction: str="mean", label_smoothing: float=0.) -> Tensor:
-{_REDUCED}  return torch.cross_entropy_loss(input, target, weight, number, ignore_index,
+{REDUCED}  return torch.cross_entropy_loss(input, target, weight, number, ignore_index,
     label_smoothing)
 """,
     "nll_loss": f"""def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor]=None,
     size_average: Optional[bool]=None, ignore_index: int=-100, reduce: Optional[bool]=None,
     reduction: str="mean") -> Tensor:
-{_REDUCED}  return torch.nll_loss_nd(input, target, weight, number, ignore_index)
+{REDUCED}  return torch.nll_loss_nd(input, target, weight, number, ignore_index)
 """,
     "mse_loss": _loss("mse_loss"),
     "l1_loss": _loss("l1_loss"),
@@ -157,10 +153,6 @@ FUNCTIONS: dict[str, str] = {
     "leaky_relu": _pointwise("leaky_relu", "negative_slope: float=0.01", "negative_slope"),
     "elu": _pointwise("elu", "alpha: float=1.", "alpha"),
     "hardtanh": _pointwise("hardtanh", "min_val: float=-1., max_val: float=1.", "min_val, max_val"),
-    "adaptive_avg_pool2d": """def adaptive_avg_pool2d(input: Tensor,
-    output_size: List[int]) -> Tensor:
-  return torch.adaptive_avg_pool2d(input, output_size)
-""",
     "max_pool1d": _pool(1, "max"),
     "max_pool2d": _pool(2, "max"),
     "avg_pool2d": _pool(2, "avg"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from functools import cache
 from typing import Any
 
 import tangrad
@@ -328,7 +330,11 @@ class Printer:
                 raise UnprintableError(
                     f"nn.functional.{name} has no form in archives; call ops of the top level"
                 )
-            given = [self._sizes(arg) or text for arg, text in zip(node.args, given, strict=True)]
+            if name in FUNCTIONS:
+                given, kwargs = self._as_lists(node, lists_of(FUNCTIONS[name]))
+            else:
+                sized = zip(node.args, given, strict=True)
+                given = [self._sizes(arg) or text for arg, text in sized]
             return f"{self._need(name)}({', '.join([*given, *kwargs])})"
         namespace, _, plain = node.name.partition("::")
         if namespace != "aten":
@@ -340,6 +346,28 @@ class Printer:
         whole = isinstance(node.type, TupleType) and {*node.type.elements} == {kinds.INT}
         kind = ListType(kinds.INT)
         return self._listed(tree.Convert(node.place, kind, node, "list")) if whole else ""
+
+    def _as_lists(
+        self, node: tree.OpCall, parameters: list[tuple[str, str]]
+    ) -> tuple[list[str], list[str]]:
+        """Return arguments, with a list of one number where a number is given for a list."""
+        elements = dict(parameters)
+
+        def text(value: tree.Expr, element: str) -> str:
+            given = self._sizes(value) or self.expr(value)
+            have = value.type.element if isinstance(value.type, ListType) else value.type
+            if element == "float" and have == kinds.INT:
+                if isinstance(value.type, ListType):
+                    return f"[float(x) for x in {given}]"
+                return f"[float({given})]"
+            return f"[{given}]" if element and value.type in kinds.NUMBERS else given
+
+        by_place = [element for _, element in parameters]
+        by_place += [""] * (len(node.args) - len(by_place))
+        return (
+            [text(value, element) for value, element in zip(node.args, by_place, strict=False)],
+            [f"{key}={text(value, elements.get(key, ''))}" for key, value in node.kwargs.items()],
+        )
 
     def _on_Call(self, node: tree.Call) -> str:
         return f"{self._need(node.unit)}({self._each(node.args)})"
@@ -366,6 +394,10 @@ class Printer:
     def _on_PythonCall(self, node: tree.PythonCall) -> str:
         if not self.is_for_archive:
             return f"^{node.name}({self._each(node.args)})"
+        refuses = getattr(node.callee, "refuses", "")
+        if refuses:
+            call = f"ops.prim.RaiseException({quoted(refuses)})"
+            return f"unchecked_cast({self.type(node.type)}, {call})"
         raise UnprintableError(
             f"Could not export Python function call '{node.name}'. Remove calls to Python "
             "functions before export. Did you forget to add @script or @script_method annotation?"
@@ -489,6 +521,15 @@ class Printer:
             made = f"{{{self.expr(node.key)}: {self.expr(node.value)} {loop}}}"
         # Inside of other lists and dicts PyTorch takes theirs for its type, where it has none.
         return f"annotate({self.type(node.type)}, {made})"
+
+
+_PARAMETER = re.compile(r"(\w+): (?:Optional\[)?(?:List\[(int|float)\])?")
+
+
+@cache
+def lists_of(text: str) -> list[tuple[str, str]]:
+    """Return the parameters of a function's text, with what those that are lists hold, or ""."""
+    return _PARAMETER.findall(text.partition(" -> ")[0])
 
 
 def _safe(name: str) -> str:

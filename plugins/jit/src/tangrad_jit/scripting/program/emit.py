@@ -264,6 +264,8 @@ class Emitter:
             return ast.Call(ast.Attribute(value, "item", ast.Load()), [], [])
         if kind.endswith(" of code"):
             return self._call("rt_of_code", value, ast.Constant(kind.removesuffix(" of code")))
+        if node.value.type == kinds.TENSOR and kind in ("int", "float", "complex"):
+            return self._call("rt_implicit", value, ast.Constant(kind))
         called = {
             "int": "rt_int",
             "float": "float",

@@ -234,13 +234,37 @@ def _is_sortable(value: Any) -> bool:
 
 
 def rt_int(value: Any) -> int:
-    """Return a tensor's only element as an integer."""
+    """Return a number as an integer."""
     return rt_wrap(int(value))
 
 
+def rt_implicit(value: Any, kind: str) -> Any:
+    """Return the number of a tensor that is given where a number is asked for.
+
+    Raises:
+        RuntimeError: it has dimensions, requires gradients, or is of a wider kind of numbers.
+    """
+    if value.requires_grad:
+        raise RuntimeError(
+            "Cannot input a tensor that requires grad as a scalar argument; detach it, or call "
+            f"{kind}() on it"
+        )
+    if value.dim():
+        raise RuntimeError(
+            "Cannot input a tensor of dimension other than 0 as a scalar argument: it has shape "
+            f"{list(value.shape)}"
+        )
+    is_whole = not (value.is_floating_point() or value.is_complex() or value.dtype == tangrad.bool)
+    if kind == "int" and not is_whole:
+        raise RuntimeError(
+            f"Cannot input a tensor of type {value.dtype} as an integral argument; call int() on it"
+        )
+    return {"int": int, "float": float, "complex": complex}[kind](value)
+
+
 def rt_ints(values: Any) -> list[int]:
-    """Return integers and tensors of one element as integers."""
-    return [int(value) for value in values]
+    """Return integers and tensors without dimensions as integers."""
+    return [v if isinstance(v, int) else rt_implicit(v, "int") for v in values]
 
 
 def rt_tolist(value: Any, element: str, depth: int) -> Any:
@@ -417,6 +441,8 @@ def fitted(value: Any, kind: Type) -> Any:
         return _decoded(value)
     if kind == kinds.COMPLEX and type(value) in (int, float):
         return complex(value)
+    if kind == kinds.FLOAT and isinstance(value, float):
+        return float(value)  # of a class of its own, such as NumPy's
     number = {kinds.INT: int, kinds.FLOAT: float, kinds.BOOL: bool}.get(kind)  # type: ignore[call-overload]
     if number is not None and isinstance(value, tangrad.Tensor) and value.numel() == 1:
         return number(value)

@@ -299,6 +299,8 @@ def type_of_value(value: Any, classes: ClassLookup = lambda cls: None) -> Type |
         return plain
     if isinstance(value, tangrad.Tensor):
         return kinds.TENSOR
+    if isinstance(value, float):  # such as NumPy's float64
+        return kinds.FLOAT
     if kind is list:
         return _container(value, ListType, classes)
     if kind is dict:
