@@ -288,3 +288,82 @@ def texts_of_bytes(x: str):
 @case((torch.per_tensor_affine,), (torch.per_channel_symmetric,))
 def schemes(q: torch.qscheme):
     return q == torch.per_tensor_affine
+
+
+@case((t([1.0, 2.0], [3.0, 4.0]),))
+def operands(x):
+    return torch.einsum("ij,jk->ik", x, x), torch.broadcast_tensors(x, x[0])[1]
+
+
+@case((torch.tensor(3), 2), (torch.tensor(3), 4))
+def of_tensors(x, n: int) -> Tuple[int, float, int]:
+    # Numbers of unknown kind become what is declared; a variable keeps its type.
+    if n > 3:
+        n = x
+    return x.item(), x.item(), n
+
+
+@case((torch.tensor(3), 2))
+def implicit(x, n: int):
+    for _ in range(1):
+        n = x
+    return n + 1
+
+
+@case((torch.tensor(3), 2), (torch.tensor(2), 3))
+def extremes(x, n: int):
+    return max(x, n) + 1, min(n, x) + 1, max(x, 2.5)
+
+
+@case(([1],), ([1, 2],))
+def as_list(sizes: List[int]):
+    if len(sizes) == 1:
+        sizes = (sizes[0], sizes[0])
+    return sizes
+
+
+@case((torch.tensor(1.5), True), (torch.tensor(1.5), False))
+def late(x, given: bool):
+    factor: Optional[float] = None
+    if given:
+        factor = x.item()
+    return factor
+
+
+@case((3, [1.0, 2.0]), (4, [0.5, 0.5]))
+def in_pairs(n: int, factors: List[float]):
+    from_utils = nn.modules.utils._pair(n)
+    return from_utils, nn.modules.utils._pair(factors), nn.modules.utils._triple(2.5)
+
+
+@module((torch.ones(1, 2, 9, 9),))
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        # Modules of one class, with modules of the library that have numbers of their own.
+        self.first = nn.Sequential(Convolved(2, 1), Convolved(2, 2))
+        self.last = Convolved(1, 2)
+
+    def forward(self, x):
+        return self.last(self.first(x))
+
+
+class Convolved(nn.Module):
+    def __init__(self, groups, dilation):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 2, 2, dilation=dilation, groups=groups)
+
+    def forward(self, x):
+        return self.conv(x)
+
+
+@module((t(1.0), False))
+class Refusing(nn.Module):
+    def forward(self, x, asks: bool):
+        if asks:
+            return self.of_python(x)
+        return x + 1
+
+    @torch.jit.unused
+    def of_python(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2

@@ -243,3 +243,22 @@ def test_freezing_takes_modules_in_evaluation_mode():
     frozen = tangrad.jit.freeze(scripted.eval())
     assert not frozen.weight.requires_grad
     assert scripted.weight.requires_grad
+
+
+def as_whole(n: int, x):
+    if n > 0:
+        n = x
+    return n
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (tangrad.tensor(3.5), "as an integral argument"),
+        (tangrad.tensor([3]), "of dimension other than 0 as a scalar argument"),
+        (tangrad.ones(()).requires_grad_(), "requires grad as a scalar argument"),
+    ],
+)
+def test_tensors_become_numbers_only_where_nothing_is_lost(given, words):
+    with pytest.raises(RuntimeError, match=words):
+        tangrad.jit.script(as_whole)(1, given)

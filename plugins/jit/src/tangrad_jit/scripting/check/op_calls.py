@@ -241,6 +241,7 @@ def _bound(
     named: dict[str, Expr] = {}
     everything: dict[str, Expr] = {}
     left = dict(kwargs)
+    last = sum(not p.keyword_only for p in signature.parameters) - 1
     for k, parameter in enumerate(signature.parameters):
         value: Expr | None
         if rest and not parameter.keyword_only:
@@ -250,6 +251,8 @@ def _bound(
                 and _is_whole(rest[0])
             ):
                 value, rest = _collected(rest), []
+            elif k == last and parameter.kind == "Tensor[]" and _are_tensors(rest):
+                value, rest = MakeList(rest[0].place, _TENSORS, rest), []
             else:
                 value = rest.pop(0)
             fitted = fit(value, parameter.kind)
@@ -300,6 +303,10 @@ def _given_name(name: str, kwargs: dict[str, Expr]) -> str | None:
 
 def _is_whole(value: Expr) -> bool:
     return value.type in (kinds.INT, kinds.TENSOR)
+
+
+def _are_tensors(values: list[Expr]) -> bool:
+    return all(value.type == kinds.TENSOR for value in values)
 
 
 def _collected(values: list[Expr]) -> Expr:

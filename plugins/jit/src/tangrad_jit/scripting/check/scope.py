@@ -145,6 +145,8 @@ class Scope:
             self.top.names[name] = one
             return
         both = unify(one, two) if isinstance(one, Type) and isinstance(two, Type) else None
+        if both is None and _are_of(outside, one, two):
+            both = outside  # each branch has narrowed it, or has given it a value of its own type
         if both is None:
             self.top.names.pop(name, None)
             kinds = [
@@ -158,3 +160,9 @@ class Scope:
             return
         self.top.names[name] = both
         self.top.missing.pop(name, None)
+
+
+def _are_of(outside: Any, one: Any, two: Any) -> bool:
+    return all(isinstance(m, Type) for m in (outside, one, two)) and all(
+        is_subtype(inside, outside) for inside in (one, two)
+    )

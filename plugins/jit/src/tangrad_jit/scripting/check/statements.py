@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tangrad_jit.scripting.check.assignments import Assignments
-from tangrad_jit.scripting.check.builtins import choose_builtin
+from tangrad_jit.scripting.check.builtins import choose_builtin, to_type
 from tangrad_jit.scripting.check.conditions import constant_condition
 from tangrad_jit.scripting.check.values import PythonObject, Value
 from tangrad_jit.scripting.source.places import FrontendError, Place, ScriptError
@@ -218,6 +218,8 @@ class Statements(Assignments):
         from_number = value.type == kinds.NUMBER
         if from_code or from_number:
             return self.convert(value, self.declared, value.place, "a result")
+        if isinstance(value.type, TupleType) and isinstance(self.declared, TupleType):
+            return to_type(value, self.declared, False)
         return None
 
     def _do_Raise(self, node: ast.Raise) -> list[Node]:
