@@ -367,3 +367,28 @@ class Refusing(nn.Module):
     @torch.jit.unused
     def of_python(self, x: torch.Tensor) -> torch.Tensor:
         return x * 2
+
+
+@case((t(5, 6), t(3, 1), True), (t(True, False), t(True, True), False))
+def bits(x, y, shifts: bool):
+    found = x & y, x | y, x ^ y
+    if shifts:
+        x <<= y
+        return found[0] & 3, x >> 1, found[1] << y
+    return found
+
+
+@case((t(5, 6),), (t(5.0, 6.0),))
+def of_dtype(x):
+    if x.dtype == torch.int64 or x.dtype != torch.float32:
+        return x + 1
+    return x
+
+
+def scaled(x, factor: float = 2, shift: Optional[float] = 3):
+    return (x * factor, factor, shift)
+
+
+@case((t(1.0),))
+def with_defaults(x):
+    return scaled(x), scaled(x, shift=None)

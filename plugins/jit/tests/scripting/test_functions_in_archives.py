@@ -3,12 +3,14 @@
 import importlib.util
 import io
 from pathlib import Path
+from typing import Optional
 
 import pytest
 import torch
 
 import tangrad
 
+# ruff: noqa: UP045
 pytestmark = pytest.mark.filterwarnings("ignore")
 PROGRAMS = {
     "max_pool2d": "F.max_pool2d(x, 2)",
@@ -92,6 +94,19 @@ def test_functions_are_what_they_are_in_pytorch_also_after_an_archive(sides, nam
     tangrad.jit.save(scripted, file)
     assert close(torch.jit.load(io.BytesIO(file.getvalue()))(x), wanted)
     assert close(tangrad.jit.load(io.BytesIO(file.getvalue()))(ours), wanted)
+
+
+def resized(x: tangrad.Tensor, factor: Optional[float], size: Optional[int]):
+    return tangrad.nn.functional.interpolate(x, size=size, scale_factor=factor)
+
+
+def test_optional_numbers_are_written_where_lists_are_taken():
+    file = io.BytesIO()
+    tangrad.jit.save(tangrad.jit.script(resized), file)
+    loaded = torch.jit.load(io.BytesIO(file.getvalue()))
+    x = torch.arange(4.0).reshape(1, 1, 4)
+    assert loaded(x, 2.0, None).shape == (1, 1, 8)
+    assert loaded(x, None, 3).shape == (1, 1, 3)
 
 
 def test_numpys_numbers_are_attributes(sides):

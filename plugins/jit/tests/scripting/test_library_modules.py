@@ -64,3 +64,33 @@ def test_a_module_of_the_library_is_loaded_by_pytorch(name, options, shapes):
         loaded = side.jit.load(file)
         found = loaded(*(side.tensor(tensor.tolist()) for tensor in given))
         assert torch.allclose(torch.tensor(found.tolist()), wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("options", [{}, {"batch_first": True, "bias": False}, {"vdim": 6}])
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_attention_is_loaded_by_pytorch(options, is_masked):
+    torch.manual_seed(0)
+    theirs = torch.nn.MultiheadAttention(4, 2, **options).eval()
+    mine = tangrad.nn.MultiheadAttention(4, 2, **options).eval()
+    mine.load_state_dict({k: tangrad.tensor(v.tolist()) for k, v in theirs.state_dict().items()})
+    file = io.BytesIO()
+    tangrad.jit.save(tangrad.jit.script(mine), file)
+    x = torch.rand(3, 3, 4)
+    given = [x, x, torch.rand(3, 3, options.get("vdim", 4))]
+    further = {"average_attn_weights": not is_masked}
+    if is_masked:
+        further["key_padding_mask"] = torch.tensor([[False, False, True]] * 3)
+        further["attn_mask"] = torch.eye(3)
+    wanted = theirs(*given, **further)
+    for side in (torch, tangrad):
+        file.seek(0)
+        loaded = side.jit.load(file)
+        args = [side.tensor(tensor.tolist()) for tensor in given]
+        named = {
+            key: side.tensor(value.tolist()) if isinstance(value, torch.Tensor) else value
+            for key, value in further.items()
+        }
+        for found, expected in zip(loaded(*args, **named), wanted, strict=True):
+            close = torch.allclose(torch.tensor(found.tolist()), expected, rtol=1e-4, atol=1e-6)
+            assert close

@@ -12,7 +12,7 @@ import tangrad
 from tangrad.plugin import find_op
 from tangrad_jit.scripting.archive.inner_ops import INNER_OPS, SEVERAL
 from tangrad_jit.scripting.archive.upgraders import upgraded
-from tangrad_jit.scripting.check.builtins import choose_builtin, is_builtin
+from tangrad_jit.scripting.check.builtins import choose_builtin, is_builtin, to_type
 from tangrad_jit.scripting.check.classes import ClassValue
 from tangrad_jit.scripting.check.forms import NAMED_FORMS, RawForm
 from tangrad_jit.scripting.check.functions import FunctionValue
@@ -237,7 +237,22 @@ class _ArchiveOp(Value):
         return call
 
 
+# What operators of tensors are called by the functions here.
+_OPERATORS = {
+    f"__{prefix}{name}__": f"bitwise_{function}{'_' if prefix else ''}"
+    for prefix in ("", "i")
+    for name, function in (
+        ("and", "and"),
+        ("or", "or"),
+        ("xor", "xor"),
+        ("lshift", "left_shift"),
+        ("rshift", "right_shift"),
+    )
+}
+
+
 def _callee(name: str) -> Any:
+    name = _OPERATORS.get(name, name)
     if name in INNER_OPS:
         return INNER_OPS[name]
     found = getattr(tangrad, name, None)
@@ -329,7 +344,22 @@ def _set_grad(check: Any, args: list[Expr], kwargs: dict[str, Expr], place: Plac
     return Apply(place, kinds.NONE, builtin, args)
 
 
+def _of_codes(name: str) -> Callable[..., Any]:
+    """Return what compares a dtype with the number that archives have for one."""
+
+    def make(check: Any, args: list[Expr], kwargs: Any, place: Place) -> Expr | None:
+        known = next((arg.type for arg in args if arg.type in kinds.ENUM_LIKE), None)
+        if known is None:
+            return None
+        given = [to_type(arg, known) or arg for arg in args]
+        return choose_builtin(name, given, {}, place)
+
+    return make
+
+
 _SPECIAL: dict[str, Callable[..., Any]] = {
+    "eq": _of_codes("eq"),
+    "ne": _of_codes("ne"),
     "to": _to,
     "wait": _waited,
     "is_grad_enabled": _grad_enabled,

@@ -274,6 +274,8 @@ class _Archive:
         for key, tensor in [*module._parameters.items(), *module._buffers.items()]:
             body += _declared(key, "NoneType" if tensor is None else "Tensor")
         body += "  training : bool\n"
+        for key, child in module._modules.items():
+            body += _declared(key, "NoneType" if child is None else self.module(child))
         forward = module_text(module, "NAME")
         if not forward and not isinstance(module, (nn.ParameterList, nn.ParameterDict)):
             raise UnprintableError(

@@ -285,7 +285,8 @@ class Attributes:
             callee = tangrad.plugin.find_op(name)
         refused: list[str] = []
         if callee is not None:
-            found = call_op(f"aten::{name}", callee, args, kwargs, place)
+            qualified = name if "::" in name else f"aten::{name}"
+            found = call_op(qualified, callee, args, kwargs, place)
             if not isinstance(found, list):
                 if method and isinstance(found, OpCall):
                     found.callee = name

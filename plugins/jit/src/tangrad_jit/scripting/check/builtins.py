@@ -98,7 +98,7 @@ def _table() -> dict[str, list[Signature]]:
 
 def _parameters(text: str) -> list[Parameter]:
     found, keyword_only = [], False
-    for part in re.split(r", (?![^()']*\))", text):
+    for part in re.split(r", (?![^()']*\))", text) if text else ():
         if part == "*":
             keyword_only = True
             continue
@@ -314,7 +314,6 @@ _OF_TENSOR: dict[Type, str] = {
     kinds.FLOAT: "float",
     kinds.COMPLEX: "complex",
     kinds.NUMBER: "number",
-    kinds.BOOL: "bool",
 }
 
 

@@ -162,6 +162,8 @@ class Unit:
             default = defaults.get(arg.arg, _MISSING)
             if default is None and (kind == kinds.TENSOR or self._plain == kinds.ANY):
                 kind = kinds.optional_of(kind)
+            if type(default) is int and kinds.FLOAT in (kind, getattr(kind, "element", None)):
+                default = float(default)
             if default is not _MISSING and self._plain != kinds.ANY:
                 self._check_default(arg.arg, kind, default, inferred)
             found.append(Parameter(arg.arg, kind, default, k >= len(every), inferred))

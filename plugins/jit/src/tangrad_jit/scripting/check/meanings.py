@@ -210,7 +210,9 @@ def plain_meaning(check: Any, obj: Any, place: Place, name: str, constant: bool)
     if type(obj).__name__ == "OpOverloadPacket" and len(obj.overloads()) == 1:
         obj = getattr(obj, obj.overloads()[0])  # its one signature says what it takes
     if hasattr(obj, "_schema") or type(obj).__name__ in ("OpOverloadPacket", "OpOverload"):
-        return Op(str(getattr(obj, "_schema", obj).name if hasattr(obj, "_schema") else name), obj)
+        schema = getattr(obj, "_schema", None)
+        # What a package has declared and not defined has no schema; its text is "package.name".
+        return Op(str(obj).replace(".", "::", 1) if schema is None else str(schema.name), obj)
     if isinstance(obj, enum.Enum):
         return check.constant(obj, place)
     module = getattr(obj, "__module__", None) or ""

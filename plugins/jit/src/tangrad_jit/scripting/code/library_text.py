@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad import nn
+from tangrad_jit.scripting.code.library_attention import ATTENTION_SIGNATURE, attention_text
 from tangrad_jit.scripting.code.library_functions import FURTHER_FUNCTIONS, REDUCED
 from tangrad_jit.scripting.code.library_losses import LOSS_SIGNATURES, LOSSES
 
@@ -352,7 +353,11 @@ def _soft(name: str) -> Callable[[Any], str]:
 
 _MODULES: dict[type, Callable[[Any], str]] = {
     nn.Identity: lambda m: "return input",
-    nn.Linear: lambda m: "return torch.linear(input, self.weight, self.bias)",
+    **dict.fromkeys(
+        (nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear),
+        lambda m: "return torch.linear(input, self.weight, self.bias)",
+    ),
+    nn.MultiheadAttention: attention_text,
     **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _conv),
     **dict.fromkeys((nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d), _conv),
     **dict.fromkeys((nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d), _constant_pad),
@@ -441,7 +446,9 @@ _SIGNATURES: dict[type, tuple[str, str]] = {
     nn.GRU: ("hx: Optional[Tensor]=None", "Tuple[Tensor, Tensor]"),
     nn.LSTMCell: ("hx: Optional[Tuple[Tensor, Tensor]]=None", "Tuple[Tensor, Tensor]"),
     nn.GRUCell: ("hx: Optional[Tensor]=None", "Tensor"),
+    nn.MultiheadAttention: ("", "Tuple[Tensor, Optional[Tensor]]"),
 }
+_PARAMETERS = {**LOSS_SIGNATURES, nn.MultiheadAttention: ATTENTION_SIGNATURE}
 
 
 def module_text(module: nn.Module, name: str) -> str:
@@ -456,7 +463,7 @@ def module_text(module: nn.Module, name: str) -> str:
     if not body:
         return ""
     further, returned = _SIGNATURES.get(type(module), ("", "Tensor"))
-    parameters = LOSS_SIGNATURES.get(type(module), ("input: Tensor", *filter(None, [further])))
+    parameters = _PARAMETERS.get(type(module), ("input: Tensor", *filter(None, [further])))
     given = ",\n    ".join([f"self: {name}", *parameters])
     lines = "".join(f"    {line}\n" for line in body.split("\n"))
     return f"  def forward({given}) -> {returned}:\n{lines}"

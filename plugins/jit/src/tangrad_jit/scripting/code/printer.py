@@ -355,12 +355,7 @@ class Printer:
 
         def text(value: tree.Expr, element: str) -> str:
             given = self._sizes(value) or self.expr(value)
-            have = value.type.element if isinstance(value.type, ListType) else value.type
-            if element == "float" and have == kinds.INT:
-                if isinstance(value.type, ListType):
-                    return f"[float(x) for x in {given}]"
-                return f"[float({given})]"
-            return f"[{given}]" if element and value.type in kinds.NUMBERS else given
+            return _as_list(given, value, element)
 
         by_place = [element for _, element in parameters]
         by_place += [""] * (len(node.args) - len(by_place))
@@ -521,6 +516,30 @@ class Printer:
             made = f"{{{self.expr(node.key)}: {self.expr(node.value)} {loop}}}"
         # Inside of other lists and dicts PyTorch takes theirs for its type, where it has none.
         return f"annotate({self.type(node.type)}, {made})"
+
+
+def _as_list(text: str, value: tree.Expr, element: str) -> str:
+    """Return the text of an argument, as a list of what it is where a list is asked for.
+
+    Args:
+        text: of the argument.
+        value: the argument.
+        element: what the list holds, "int" or "float", or "" where none is asked for.
+    """
+    if not element or value.type == kinds.NONE:
+        return text
+    have = value.type.element if isinstance(value.type, (ListType, OptionalType)) else value.type
+    converts = element == "float" and have == kinds.INT
+    if isinstance(value.type, ListType):
+        return f"[float(x) for x in {text}]" if converts else text
+    if have not in kinds.NUMBERS:
+        return text
+    listed = f"[float({text})]" if converts else f"[{text}]"
+    if not isinstance(value.type, OptionalType):
+        return listed
+    if not isinstance(value, tree.Local):
+        raise UnprintableError(f"jit.save: assign {text} to a variable before it is an argument")
+    return f"{listed} if ({text} is not None) else None"
 
 
 _PARAMETER = re.compile(r"(\w+): (?:Optional\[)?(?:List\[(int|float)\])?")
