@@ -17,6 +17,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.amp.state import HOST_TYPE, USUAL_ACCELERATOR
+from tangrad.autograd.observed_calls import tensors_in
 from tangrad.random import get_default_generator
 from tangrad.utils.selective_checkpoint import (
     CheckpointPolicy,
@@ -123,7 +124,7 @@ def get_device_states(*args: Any) -> tuple[list[Any], list[Any]]:
     """Return the devices of the tensors among arguments, without the host, and their generators'
     states.
     """
-    devices = {x.device: None for x in _tensors(args) if x.device.type not in (HOST_TYPE, "meta")}
+    devices = {x.device: None for x in tensors_in(args) if x.device.type not in (HOST_TYPE, "meta")}
     return list(devices), [get_default_generator(device).get_state() for device in devices]
 
 
@@ -140,17 +141,7 @@ def set_device_states(
         get_default_generator(device).set_state(state)
 
 
-def _tensors(value: Any) -> Iterator[Any]:
-    if isinstance(value, tangrad.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for x in value:
-            yield from _tensors(x)
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
-
-
-class _Surroundings:
+class _RunState:
     """Random states and autocast as they are now, to run something under them later."""
 
     def __init__(self, args: Any, preserve_rng_state: bool) -> None:
@@ -158,7 +149,7 @@ class _Surroundings:
         if preserve_rng_state:
             self.host_state = tangrad.get_rng_state()
             self.devices, self.states = get_device_states(*args)
-        types = {HOST_TYPE, *(x.device.type for x in _tensors(args))}
+        types = {HOST_TYPE, *(x.device.type for x in tensors_in(args))}
         self.autocast = [
             {
                 "device_type": kind,
@@ -194,7 +185,7 @@ class CheckpointFunction(tangrad.autograd.Function):
         """Run the function without recording."""
         check_backward_validity(args)
         ctx.run_function = run_function
-        ctx.surroundings = _Surroundings(args, preserve_rng_state)
+        ctx.surroundings = _RunState(args, preserve_rng_state)
         ctx.inputs = [None if isinstance(a, tangrad.Tensor) else a for a in args]
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, tangrad.Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
@@ -392,7 +383,7 @@ def checkpoint(
     if not tangrad.is_grad_enabled():
         with first:
             return function(*args, **kwargs)
-    surroundings = _Surroundings((args, kwargs), preserve)
+    surroundings = _RunState((args, kwargs), preserve)
     arguments = _CheckpointedArguments(args)
 
     def run_again() -> None:

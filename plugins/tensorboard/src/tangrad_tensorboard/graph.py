@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import tangrad
+from tangrad.plugin.observe import tensors_in
 from tangrad_tensorboard import proto
 
 _VERSION = 22  # of GraphDef, the oldest that readers take
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    if isinstance(value, tangrad.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple, dict)):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(inner)
 
 
 class Recorder:
@@ -54,7 +46,7 @@ class Recorder:
     def add(self, name: str, op: str, inputs: Any, outputs: Any) -> None:
         """Add a node."""
         self.nodes.append((name, op, self._sources(inputs)))
-        for x in _tensors(outputs):
+        for x in tensors_in(outputs):
             self.kept.append(x)
             self.makers[id(x)] = name
             if x.grad_fn is not None:
@@ -62,7 +54,7 @@ class Recorder:
 
     def _sources(self, inputs: Any) -> list[str]:
         found: dict[str, None] = {}
-        for x in _tensors(inputs):
+        for x in tensors_in(inputs):
             name = self.makers.get(id(x))
             if name is not None:
                 found[name] = None
@@ -92,7 +84,7 @@ def graph_of(model: Any, inputs: Any) -> bytes:
     training = {module: module.training for module in model.modules()}
     try:
         model.eval()
-        for i, x in enumerate(_tensors(args)):
+        for i, x in enumerate(tensors_in(args)):
             recorder.add(f"input/{i}", "Placeholder", (), x)
         with tangrad.enable_grad():
             output = model(*args)

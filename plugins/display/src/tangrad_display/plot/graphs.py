@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import tangrad
-from tangrad import Tensor, nn
+from tangrad import nn
 from tangrad.overrides import TorchFunctionMode
+from tangrad.plugin.observe import tensors_in
 from tangrad_display.plot.drawing import axes_of
 
 _MOST = 400  # nodes that are drawn
@@ -106,7 +106,7 @@ class _Recorder(TorchFunctionMode):
 
     def take_inputs(self, given: Any) -> None:
         """Make a node of each tensor that the model is called with."""
-        for i, tensor in enumerate(_tensors(given)):
+        for i, tensor in enumerate(tensors_in(given)):
             self._node(f"input {i}", "", (), [tensor])
 
     def _entering(self, path: str, innermost: bool) -> Any:
@@ -127,10 +127,10 @@ class _Recorder(TorchFunctionMode):
         return leave
 
     def _add(self, title: str, given: Any, result: Any) -> None:
-        results = list(_tensors(result))
+        results = list(tensors_in(result))
         if not results or title in ("__get__", "__set__"):
             return
-        known = [self.made_by[id(t)] for t in _tensors(given) if id(t) in self.made_by]
+        known = [self.made_by[id(t)] for t in tensors_in(given) if id(t) in self.made_by]
         fresh = [t for t in results if id(t) not in self.made_by]
         # What is made of constants alone, or hands its argument on, is no step of the computation.
         if known and (fresh or title.endswith("_")):
@@ -144,17 +144,6 @@ class _Recorder(TorchFunctionMode):
         self.nodes.append(Node(title, shape, module, sources))
         self.alive += results
         self.made_by.update({id(t): len(self.nodes) - 1 for t in results})
-
-
-def _tensors(item: Any) -> Iterator[Any]:
-    if isinstance(item, Tensor):
-        yield item
-    elif isinstance(item, dict):
-        for value in item.values():
-            yield from _tensors(value)
-    elif isinstance(item, (tuple, list)):
-        for value in item:
-            yield from _tensors(value)
 
 
 def _layers(nodes: list[Node]) -> list[list[int]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import tangrad
 from tangrad.nn.modules.module import Module, register_module_forward_hook
 from tangrad.nn.notebooks import shown
+from tangrad.plugin.observe import tensors_in
 from tangrad.utils.flop_counter import FlopCounterMode
 
 __all__ = ["Row", "Summary", "summary"]
@@ -142,7 +142,7 @@ def summary(
 
     def keep(module: Any, args: Any, output: Any) -> None:
         if module in outputs:
-            outputs[module].append([(tuple(x.shape), x.nbytes) for x in _tensors(output)])
+            outputs[module].append([(tuple(x.shape), x.nbytes) for x in tensors_in(output)])
             if are_real and isinstance(output, tangrad.Tensor):
                 _note_silence(silent_places, module, output)
 
@@ -227,14 +227,6 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _is_size(value: Any) -> bool:
     return isinstance(value, tuple) and bool(value) and all(type(n) is int for n in value)
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    if isinstance(value, tangrad.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple, dict)):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(inner)
 
 
 def _cells(row: Row) -> tuple[str, ...]:
