@@ -182,6 +182,9 @@ def test_a_tangent_that_lies_as_its_primal_does_is_taken_itself(agree):
                     unpacked = dual_numbers(F).unpack_dual(dual).tangent
                     taken += [unpacked is t, (unpacked == t).all().item()]
                     taken.append([dual_numbers(F).unpack_dual(dual.imag).tangent.tolist()])
+            empty = F.ones(1)[:0]
+            dual = dual_numbers(F).make_dual(F.ones(1)[1:], empty)
+            taken.append(dual_numbers(F).unpack_dual(dual).tangent is empty)
             part = dual_numbers(F).make_dual(F.zeros(3)[:2], F.ones(2))
             taken.append(
                 dual_numbers(F).unpack_dual(part.as_strided((3,), (1,), 0)).tangent.tolist()
@@ -214,6 +217,12 @@ def test_detach_in_place_ends_both_histories(agree):
             return primal.requires_grad, tangent is None
 
     agree(program)
+
+
+def test_an_op_without_a_derivative_is_named_in_forward_mode():
+    refused = pytest.raises(NotImplementedError, match="forward AD with igamma that does not")
+    with dual_numbers(tangrad).dual_level(), refused:
+        tangrad.igamma(make(tangrad), make(tangrad))
 
 
 def test_a_tangent_has_no_tangent_itself():

@@ -113,7 +113,7 @@ def _laid_out_like(tangent: Any, primal: Any) -> Any:
         return tangent
     room = [t.untyped_storage().nbytes() // t.element_size() for t in both]
     lies = [
-        [t.is_conj(), t.is_neg(), t.storage_offset()]
+        [t.is_conj(), t.is_neg(), t.storage_offset() if t.numel() else 0]
         + [step for n, step in zip(t.shape, t.stride(), strict=True) if n > 1 and t.numel()]
         for t in both
     ]

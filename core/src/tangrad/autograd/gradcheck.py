@@ -238,7 +238,9 @@ class _Check:
 
         with forward_ad.dual_level():
             points = [x.detach() for x in self.points]
-            points[i] = forward_ad.make_dual(points[i], _whole(direction, points[i]).clone())
+            for j, x in enumerate(points):
+                moved = _whole(direction, x).clone() if j == i else _C.lookup_op("zeros_like")(x)
+                points[j] = forward_ad.make_dual(x, moved)
             found = [forward_ad.unpack_dual(o) for o in self.at(points)]
         return [
             _parts(_C.lookup_op("zeros_like")(f.primal) if f.tangent is None else f.tangent)

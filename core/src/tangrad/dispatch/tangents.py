@@ -97,7 +97,12 @@ def tangent_of(op: _C.Op, args: tuple[Any, ...], tangents: list[Any], result: An
     if not given or not definition.differentiable:
         return None
     if op.kind == "pointwise" and not callable(definition.jvp):
-        found = _pointwise_tangent(definition, args, tangents, result)
+        try:
+            found = _pointwise_tangent(definition, args, tangents, result)
+        except NotImplementedError as error:
+            raise NotImplementedError(
+                f"Trying to use forward AD with {op.title} that does not support it: {error}"
+            ) from error
     elif definition.jvp is not None:
         found = _authored_tangent(definition, args, tangents, result)
     elif definition.linear and given <= set(definition.linear):
@@ -203,15 +208,10 @@ def tangent_by_vjp(op: _C.Op, args: tuple[Any, ...], tangents: list[Any]) -> Any
     metas = op.definition.output_metas(args) if op.kind == "kernel" else ()
     if metas and not any(d.is_floating_point or d.is_complex for _, d in metas):
         return [None] * len(metas)  # integers have no tangent, and nothing to ask a derivative for
-    try:
-        results, pull = vjp(outputs, *primals)
-        cotangents = tuple(_C.lookup_op("zeros_like")(r) for r in results)
-        _, push = vjp(lambda *c: pull(tuple(c)), *cotangents)
-        found = push(tuple(moving))
-    except NotImplementedError as error:
-        raise NotImplementedError(
-            f"Trying to use forward AD with {op.title} that does not support it: {error}"
-        ) from error
+    results, pull = vjp(outputs, *primals)
+    cotangents = tuple(_C.lookup_op("zeros_like")(r) for r in results)
+    _, push = vjp(lambda *c: pull(tuple(c)), *cotangents)
+    found = push(tuple(moving))
     if len(metas) <= len(found):
         return found
     left = iter(found)
