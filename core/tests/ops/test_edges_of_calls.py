@@ -215,7 +215,9 @@ def test_a_message_names_the_op_that_was_called():
     for name in ("var", "std_mean", "max", "median", "unsqueeze", "unbind"):
         with pytest.raises(IndexError, match=f"^{name}: Dimension out of range"):
             getattr(tangrad, name)(two, 3)
-    with pytest.raises(RuntimeError, match="^var: dim 0 appears multiple times"):
+    with pytest.raises(
+        RuntimeError, match="^var: repeated dim in `dim`: dim 0 appears multiple times"
+    ):
         two.var((0, 0))
 
 
