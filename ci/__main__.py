@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -223,7 +224,7 @@ def run(packages: dict[str, Package], names: Sequence[str], extra: Sequence[str]
     tested = [p for p in chosen if p.name != CPU or len(chosen) in (1, len(packages))]
     options = chosen[0].arguments
     command = [*PYTEST, *options, *tests_of(tested), *extra]
-    print("$", *command[1:], flush=True)
+    print("$ python", shlex.join(command[1:]), flush=True)
     install(closure(packages, names))
     return subprocess.run(command, cwd=ROOT).returncode
 

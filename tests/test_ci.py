@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,6 +96,13 @@ def test_the_full_form_runs_each_package_alone_and_with_the_cpu(house) -> None:
         *(["tangrad-a", "tangrad-cpu"], ["tangrad-b", "tangrad-cpu"]),
         ["tangrad-c", "tangrad-cpu"],
     ]
+
+
+def test_each_combination_runs_its_tests_in_the_short_form(ran, monkeypatch) -> None:
+    monkeypatch.setenv("TANGRAD_TESTS", "full")
+    assert command.main(["--each"]) == 0
+    assert os.environ["TANGRAD_TESTS"] == "fast"
+    assert len(ran) == 2 * len(combinations(ALL))
 
 
 def test_every_package_with_tests_is_in_a_combination() -> None:
