@@ -97,15 +97,11 @@ def test_gradients_of_another_batch():
 @pytest.mark.parametrize(
     "program",
     [
-        lambda x: x * x.shape[0] ** 2,
-        lambda x: (x, x.shape[0]),
         lambda x: x + 1 if x.shape[0] == 4 else x,
-        lambda x: x[: max(4, x.shape[0])] * tangrad.ones(max(5, x.shape[0]))[0],
         lambda x: tangrad.stack(list(x)).sum(0),
         lambda x: x.view(4, 3) + 1,
-        lambda x: tangrad.nn.functional.dropout(x, 0.5),
     ],
-    ids=["power", "returned", "branch", "larger", "taken apart", "fixed", "random"],
+    ids=["branch", "taken apart", "fixed"],
 )
 @pytest.mark.filterwarnings("ignore::tangrad.jit.TracerWarning")
 def test_what_depends_on_the_rows_otherwise_refuses_them(program):

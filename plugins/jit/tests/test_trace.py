@@ -46,7 +46,7 @@ def same(a, b):
 
 
 def test_a_traced_module_is_a_module(net, x):
-    traced = jit.trace(net, x)
+    traced = jit.trace(net, x, strict=False)
     assert isinstance(traced, jit.ScriptModule)
     assert list(traced.state_dict()) == list(net.state_dict())
     assert traced.conv.weight is net.conv.weight
@@ -61,12 +61,12 @@ def test_a_traced_module_is_a_module(net, x):
 
 
 def test_methods_are_traced_by_name(net, x):
-    traced = jit.trace_module(net, {"forward": x, "twice": x})
+    traced = jit.trace_module(net, {"forward": x, "twice": x}, strict=False)
     assert same(traced.twice(x), net.twice(x))
 
 
 def test_a_function_is_traced(x):
-    traced = jit.trace(lambda a, b: (a + b, [a * 2]), (x, x))
+    traced = jit.trace(lambda a, b: (a + b, [a * 2]), (x, x), strict=False)
     assert same(traced(x, x)[1][0], x * 2)
     assert "add_plain" in jit.export_opnames(traced)
 
@@ -91,13 +91,13 @@ def test_a_program_that_changes_is_found(x):
 
 
 def test_other_sizes_are_refused(net, x):
-    traced = jit.trace(net, x)
+    traced = jit.trace(net, x, strict=False)
     with pytest.raises(RuntimeError, match="holds for the sizes of its example"):
         traced(tangrad.randn(2, 2, 5, 4))
 
 
 def test_what_is_saved_is_loaded(net, x, tmp_path):
-    traced = jit.trace(net, x)
+    traced = jit.trace(net, x, strict=False)
     jit.save(traced, tmp_path / "net.jit", _extra_files={"note": "hello"})
     extra = {"note": ""}
     loaded = jit.load(tmp_path / "net.jit", _extra_files=extra)
@@ -109,7 +109,7 @@ def test_what_is_saved_is_loaded(net, x, tmp_path):
 
 
 def test_a_frozen_module_has_no_parameters_and_no_norm(net, x):
-    traced = jit.trace(net, x)
+    traced = jit.trace(net, x, strict=False)
     frozen = jit.freeze(traced)
     assert not list(frozen.parameters())
     assert "_batch_norm" not in jit.export_opnames(frozen)
@@ -117,12 +117,12 @@ def test_a_frozen_module_has_no_parameters_and_no_norm(net, x):
     fast = jit.optimize_for_inference(traced)
     assert tangrad.allclose(fast(x)["out"], net(x)["out"], atol=1e-5)
     with pytest.raises(RuntimeError, match="eval mode"):
-        jit.freeze(jit.trace(Net(), x, check_trace=False))
+        jit.freeze(jit.trace(Net(), x, check_trace=False, strict=False))
 
 
 def test_damaged_archives_raise_one_family(net, x):
     whole = io.BytesIO()
-    jit.save(jit.trace(net, x), whole)
+    jit.save(jit.trace(net, x, strict=False), whole)
     data = whole.getvalue()
     dice = random.Random(0)
     for _ in range(60):
@@ -161,7 +161,7 @@ def rewritten(data, name, change):
 )
 def test_hostile_archives_are_refused(net, x, name, change):
     whole = io.BytesIO()
-    jit.save(jit.trace(net, x), whole)
+    jit.save(jit.trace(net, x, strict=False), whole)
     with pytest.raises((SerializationError, RuntimeError)):
         jit.load(rewritten(whole.getvalue(), name, change))(x)
 
@@ -236,7 +236,7 @@ def test_a_graph_whose_types_are_not_its_ops_is_refused(old, new):
 @pytest.mark.parametrize("seed", range(4))
 def test_members_that_are_damaged_before_they_are_packed_raise_one_family(net, x, seed):
     whole = io.BytesIO()
-    jit.save(jit.trace(net, x), whole)
+    jit.save(jit.trace(net, x, strict=False), whole)
     dice = random.Random(seed)
     with zipfile.ZipFile(whole) as archive:
         members = [n for n in archive.namelist() if not n.startswith("code/")]
@@ -268,7 +268,7 @@ def test_members_that_are_damaged_before_they_are_packed_raise_one_family(net, x
 
 def test_compressed_members_are_refused(net, x):
     whole, packed = io.BytesIO(), io.BytesIO()
-    jit.save(jit.trace(net, x), whole)
+    jit.save(jit.trace(net, x, strict=False), whole)
     with zipfile.ZipFile(whole) as old, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new:
         for member in old.namelist():
             new.writestr(member, old.read(member))
@@ -285,7 +285,7 @@ def test_a_size_that_depends_on_values_is_the_example_s_or_refused():
 
 
 def test_traced_modules_that_have_run_are_copied_and_pickled(net, x):
-    traced = jit.trace(net, x)
+    traced = jit.trace(net, x, strict=False)
     with tangrad.no_grad():
         wanted = traced(x)["out"]
         for other in (copy.deepcopy(traced), pickle.loads(pickle.dumps(traced))):

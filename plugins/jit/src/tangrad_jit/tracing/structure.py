@@ -76,7 +76,11 @@ class Arguments(Structure):
         Raises:
             RuntimeError: they are of another structure.
         """
-        return super().flatten(self._as_in_example(*item))
+        args, kwargs = self._as_in_example(*item)
+        keys = [key for key, _ in self.data[1][1][1]]
+        if list(kwargs) != keys:
+            raise RuntimeError(f"the arguments[1]: expected a dict with the keys {keys}")
+        return super().flatten((args, kwargs))
 
     def _as_in_example(self, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         (_, placed), (_, named) = self.data[1]
@@ -154,7 +158,8 @@ def _match(data: Any, item: Any, found: list[Any], where: str) -> None:
         if type(item) is not type(held) or item != held:
             raise RuntimeError(f"{where}: traced with {held!r}, called with {item!r}")
     elif kind == "dict":
-        if not isinstance(item, dict) or list(item) != [key for key, _ in held]:
+        # The program has read these; what else there is, and in which order, it cannot tell.
+        if not isinstance(item, dict) or any(key not in item for key, _ in held):
             raise RuntimeError(f"{where}: expected a dict with the keys {[k for k, _ in held]}")
         for key, inner in held:
             _match(inner, item[key], found, f"{where}[{key!r}]")

@@ -18,6 +18,7 @@ from tangrad_jit.graph.printer import text_of
 from tangrad_jit.graph.verifier import verify
 from tangrad_jit.passes.dead_code import remove_dead_code
 from tangrad_jit.tracing.batches import BatchGraph, LaterBatch, of_any_batch
+from tangrad_jit.tracing.other_sizes import OtherSizes
 from tangrad_jit.tracing.structure import Arguments, Structure
 from tangrad_jit.tracing.traced_module import ScriptFunction, TopLevelTracedModule, TracedGraph
 
@@ -63,8 +64,9 @@ def trace(
     A graph holds for the sizes of its example. Called with another number of rows for the first
     time, saved or frozen, the program is also run with one row more and with two: if its graph then
     differs in nothing but sizes that grow with the rows, the traced one takes batches of any number
-    of rows. Calls with other sizes are refused. Values at which Python looked are constants of the
-    graph, which a `TracerWarning` tells.
+    of rows. Called with other sizes or dtypes, the program is recorded again for these, and the
+    call is refused if it then calls other ops. What was saved has no program, and refuses. Values
+    at which Python looked are constants of the graph, which a `TracerWarning` tells.
 
     Args:
         func: function, module, or the bound `forward` of one, which is traced as the module.
@@ -73,13 +75,14 @@ def trace(
         check_inputs: further tuples of arguments to compare with.
         check_tolerance: by which the results may differ, relatively and absolutely.
         example_kwarg_inputs: arguments by name.
-        optimize, strict, _force_outplace, _module_class, _compilation_unit, _store_inputs:
-            accepted.
+        strict: refuse lists and dicts as results, as what is in them might depend on the arguments.
+        optimize, _force_outplace, _module_class, _compilation_unit, _store_inputs: accepted.
 
     Raises:
         AttributeError: `func` is another method of a module.
         RuntimeError: neither kind of arguments is given; the program uses tensors that cannot be
-            in a graph.
+            in a graph; a result is a list or dict, and `strict` is not False.
+        ValueError: a module has hooks of its backward.
         TracingCheckError: the check found a difference in the results.
     """
     if example_inputs is None and example_kwarg_inputs is None:
@@ -88,7 +91,7 @@ def trace(
     kwargs = example_kwarg_inputs or {}
     if isinstance(func, nn.Module):
         return _trace_methods(
-            func, {"forward": (args, kwargs)}, check_trace, check_inputs, check_tolerance
+            func, {"forward": (args, kwargs)}, check_trace, check_inputs, check_tolerance, strict
         )
     owner = getattr(func, "__self__", None)
     if isinstance(owner, nn.Module):
@@ -98,9 +101,11 @@ def trace(
                 f"parameters; use jit.trace_module(module, {{{func.__name__!r}: inputs}})"
             )
         return _trace_methods(
-            owner, {"forward": (args, kwargs)}, check_trace, check_inputs, check_tolerance
+            owner, {"forward": (args, kwargs)}, check_trace, check_inputs, check_tolerance, strict
         )
-    traced = _with_batches(_trace_call(func, args, kwargs, None), func, args, kwargs, None)
+    traced = _trace_call(func, args, kwargs, None)
+    _check_result(traced.result.data, strict)
+    traced = _with_batches(traced, func, args, kwargs, None)
     made = ScriptFunction(getattr(func, "__name__", "function"), traced)
     if check_trace:
         _check(func, made, traced, args, kwargs, None, check_inputs, check_tolerance)
@@ -141,7 +146,7 @@ def trace_module(
         name: ((), dict(given)) if example_inputs_is_kwarg else (_as_tuple(given), {})
         for name, given in inputs.items()
     }
-    return _trace_methods(mod, calls, check_trace, check_inputs, check_tolerance)
+    return _trace_methods(mod, calls, check_trace, check_inputs, check_tolerance, strict)
 
 
 def _as_tuple(item: Any) -> tuple[Any, ...]:
@@ -158,11 +163,13 @@ def _trace_methods(
     check: bool,
     check_inputs: Any,
     tolerance: float,
+    strict: bool,
 ) -> Any:
     methods = {}
     for name, (args, kwargs) in calls.items():
         call = module if name == "forward" else getattr(module, name)
         traced = _trace_call(call, args, kwargs, module)
+        _check_result(traced.result.data, strict)
         methods[name] = _with_batches(traced, call, args, kwargs, module)
     made = TopLevelTracedModule(module, methods)
     if check:
@@ -171,6 +178,32 @@ def _trace_methods(
             again = made if name == "forward" else getattr(made, name)
             _check(call, again, methods[name], args, kwargs, module, check_inputs, tolerance)
     return made
+
+
+def _check_result(data: Any, strict: bool) -> None:
+    """Refuse results that a trace may get wrong for other arguments, or whose values it keeps.
+
+    Raises:
+        RuntimeError: it is one.
+    """
+    kind, held = data
+    if kind in ("tensor", "constant"):
+        return
+    members = [inner for _, inner in held] if kind == "dict" else held
+    if kind != "tuple" and any(inner[0] == "constant" for inner in members):
+        raise RuntimeError(
+            "Only tensors, lists, tuples of tensors, or dictionary of tensors can be output from "
+            f"traced functions: a {kind} holds a {type(members[0][1]).__name__}"
+        )
+    if kind != "tuple" and strict:
+        raise RuntimeError(
+            f"Encountering a {kind} at the output of the tracer might cause the trace to be "
+            "incorrect, this is only valid if the container structure does not change based on "
+            f"the module's inputs. Return a {'NamedTuple' if kind == 'dict' else 'tuple'} instead, "
+            "or pass strict=False to allow it"
+        )
+    for inner in members:
+        _check_result(inner, strict)
 
 
 def _trace_call(
@@ -200,6 +233,8 @@ def _trace_call(
         order.append(tensor)
         return len(order) - 1
 
+    # As the program may write into what it is given, and may be given what it holds.
+    args, kwargs = _cloned(args), _cloned(kwargs)
     arguments = Arguments.of_call(call, (args, kwargs), number)
     for k, tensor in enumerate(order):
         recorder.argument(tensor, f"argument {k}")
@@ -230,7 +265,20 @@ def _trace_call(
     remove_dead_code(graph)
     verify(graph, "trace")
     _keep_no_examples(graph)
-    return TracedGraph(graph, arguments, returned)
+    return TracedGraph(graph, arguments, returned, reads_values=bool(recorder.reads))
+
+
+def _cloned(item: Any) -> Any:
+    """Return arguments with each tensor a copy of its own, whatever it shares its memory with."""
+    if isinstance(item, tangrad.Tensor):
+        return item.detach().clone().requires_grad_(item.requires_grad)
+    if isinstance(item, dict):
+        return {key: _cloned(value) for key, value in item.items()}
+    if isinstance(item, (tuple, list)):
+        members = [_cloned(member) for member in item]
+        named = getattr(item, "_fields", None) is not None
+        return type(item)(*members) if named else type(item)(members)
+    return item
 
 
 _APPLY = tangrad.autograd.Function.apply.__func__.__code__
@@ -283,6 +331,13 @@ def _with_batches(
     traced.batch = LaterBatch(find)
     if is_intercepted():
         _ = traced.batch  # autocast, a mode or a transform is part of what is traced
+    elif not traced.reads_values and not _writes(traced.graph):
+
+        def anew(given: list[Any]) -> tuple[Graph, Structure]:
+            with tangrad.set_grad_enabled(grad), _training_as(modes):
+                return record(given)
+
+        traced.others = OtherSizes(anew, tensors, traced.graph, traced.result)
     return traced
 
 

@@ -13,6 +13,7 @@ from tangrad_jit.graph.types import TensorType, type_of
 from tangrad_jit.run.interpreter import run_node
 from tangrad_jit.run.plan import Plan
 from tangrad_jit.tracing.batches import BatchGraph, LaterBatch
+from tangrad_jit.tracing.other_sizes import OtherSizes
 from tangrad_jit.tracing.script_module import RecursiveScriptModule, ScriptModule
 from tangrad_jit.tracing.structure import Arguments, Structure
 
@@ -32,6 +33,8 @@ class TracedGraph:
     Attributes:
         graph: its inputs are arguments, captures by name, and constants.
         arguments, result: structures.
+        reads_values: whether Python has looked at values, which are constants of the graph.
+        others: the program's graphs for other sizes, as long as the program is there, or None.
     """
 
     def __init__(
@@ -40,8 +43,11 @@ class TracedGraph:
         arguments: Arguments,
         result: Structure,
         batch: BatchGraph | LaterBatch | None = None,
+        reads_values: bool = False,
     ) -> None:
         self.graph, self.arguments, self.result, self._batch = graph, arguments, result, batch
+        self.others: OtherSizes | None = None
+        self.reads_values = reads_values
         self._plan: Plan | None = None
         # Plans place memory by types, which hold for the example's values there.
         self._is_planned = not any(n.op.definition.shape_depends_on_data for n in graph.nodes)
@@ -66,11 +72,11 @@ class TracedGraph:
 
         Args:
             args, kwargs: as in the example, of the same sizes; where `batch` is there, of any
-                number of rows.
+                number of rows; where `others` is there, of sizes for which it has a graph.
             held: the tensors of the captures, by name.
         """
         given = self.arguments.flatten((args, kwargs))
-        graph = self._graph_for(given)
+        graph, result = self._graph_for(given)
         taken = iter(given)
         inputs = [
             next(taken)
@@ -97,10 +103,10 @@ class TracedGraph:
         else:
             with tangrad.no_grad():
                 outputs = _interpret_recorded(graph, inputs)
-        return self.result.rebuild(outputs)
+        return result.rebuild(outputs)
 
-    def _graph_for(self, given: list[Any]) -> Graph:
-        """Return the graph for arguments of these sizes.
+    def _graph_for(self, given: list[Any]) -> tuple[Graph, Structure]:
+        """Return the graph for arguments of these sizes, and the structure of its result.
 
         Raises:
             RuntimeError: there is none.
@@ -108,7 +114,7 @@ class TracedGraph:
         entries = [entry for entry in self.graph.inputs if entry.kind == "argument"]
         kinds = [entry.value.type for entry in entries]
         if all(map(_is_of, given, kinds)):
-            return self.graph
+            return self.graph, self.result
         if self.batch is not None:
             rows = {given[k].shape[0] if given[k].dim() else 0 for k in self.batch.arguments}
             if (
@@ -119,7 +125,10 @@ class TracedGraph:
                     for k, (t, kind) in enumerate(zip(given, kinds, strict=True))
                 )
             ):
-                return self.batch.of(rows.pop())
+                return self.batch.of(rows.pop()), self.result
+        other = None if self.others is None else self.others.graph_for(given)
+        if other is not None:
+            return other
         entry, tensor = next(
             (e, t) for e, t, kind in zip(entries, given, kinds, strict=True) if not _is_of(t, kind)
         )
@@ -229,6 +238,10 @@ class ScriptFunction:
         """The graph as text."""
         return str(self.graph)
 
+    def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
+        """Return the graph that runs for arguments: there is one."""
+        return self.graph
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph."""
         return self._traced.run(args, kwargs, {})
@@ -264,8 +277,14 @@ class TracedModule(ScriptModule):
             self.register_parameter(key, parameter)
         for key, buffer in original._buffers.items():
             self.register_buffer(key, buffer, persistent=key not in skipped)
+        if original._backward_hooks or original._backward_pre_hooks:
+            raise ValueError(
+                "Modules that have backward hooks assigned can't be compiled: "
+                f"{type(original).__name__}; remove them, trace, and register them anew"
+            )
         for key, child in original._modules.items():
-            self.add_module(key, None if child is None else TracedModule(child))
+            if child is not None:
+                self.add_module(key, TracedModule(child))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse: the graph is that of the whole module.
