@@ -59,7 +59,8 @@ def known() -> tuple[frozenset[str], frozenset[str]]:
     for path in map(Path, tracked()):
         files.add(path.name)
         words.update(path.parts, {path.stem})
-        if path.suffix in CODE | DATA and path.parts[0] != "docs" and (ROOT / path).exists():
+        is_code = path.suffix in CODE | DATA and path.parts[0] != "docs"
+        if is_code and path.name != Path(__file__).name and (ROOT / path).exists():
             words.update(re.findall(r"\w+", (ROOT / path).read_text("utf-8", "ignore")))
     return frozenset(files), frozenset(words)
 
