@@ -293,7 +293,7 @@ def _text(what: str, extra: str, absolute: str, relative: str, rtol: float, atol
 
 
 def _name(dtype: Any) -> str:
-    return str(dtype).rpartition(".")[2]
+    return dtype.name
 
 
 def _as_tensors(actual: Any, expected: Any, options: _Options) -> tuple[Any, Any]:

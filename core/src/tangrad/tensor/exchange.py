@@ -37,7 +37,7 @@ _NUMPY_DTYPES = (
 
 def name_of(dtype: Any) -> str:
     """Return a dtype's name without its package."""
-    return str(dtype).rpartition(".")[2]
+    return dtype.name
 
 
 def dtype_named(name: str) -> Any:

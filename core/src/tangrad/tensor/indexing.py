@@ -149,7 +149,7 @@ def _is_tensor(item: Any) -> bool:
 
 
 def _dtype_name(x: Any) -> str:
-    return str(x.dtype).rpartition(".")[2]
+    return x.dtype.name
 
 
 def _is_mask(x: Any) -> bool:

@@ -80,7 +80,7 @@ def _buffers(module: Any) -> list[tuple[str, Any]]:
 def _shape_of(tensor: Any) -> str:
     if not _is_initialized(tensor):
         return "not initialized"
-    dtype = str(tensor.dtype).rpartition(".")[2]
+    dtype = tensor.dtype.name
     return escape(f"{list(tensor.shape)} {dtype} on {tensor.device}")
 
 

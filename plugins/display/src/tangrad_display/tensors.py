@@ -55,7 +55,7 @@ def _heading(tensor: Any) -> str:
     try:
         words = [
             type(tensor).__name__,
-            str(tensor.dtype).rpartition(".")[2],
+            tensor.dtype.name,
             str(list(tensor.shape)),
             f"on {tensor.device}",
         ]

@@ -475,7 +475,7 @@ def _hashable(obj: Any) -> bool:
 def _shape_text(node: Node) -> str:
     meta = node.meta.get("val", node.meta.get("tensor_meta"))
     if isinstance(meta, tangrad.Tensor) or (hasattr(meta, "shape") and hasattr(meta, "dtype")):
-        name = str(meta.dtype).rpartition(".")[2]
+        name = meta.dtype.name
         return f"{_DTYPE_LETTERS.get(name, name)}[{', '.join(map(str, meta.shape))}]"
     return ""
 

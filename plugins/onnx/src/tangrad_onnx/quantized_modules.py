@@ -52,7 +52,7 @@ def _outermost(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _levels(dtype: Any) -> tuple[int, int]:
-    return _LEVELS[str(dtype).rpartition(".")[2]]
+    return _LEVELS[dtype.name]
 
 
 class _Rounded(nn.Module):

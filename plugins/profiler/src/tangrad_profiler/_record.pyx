@@ -294,11 +294,11 @@ cdef tuple told_signature(const tg_observed* call):
         x = <object>call.args[i]
         if core.is_tensor(call.args[i]):
             shapes.append(list(x.shape))
-            dtypes.append(str(x.dtype).rpartition(".")[2])
+            dtypes.append(x.dtype.name)
             numbers.append(None)
         elif isinstance(x, list) and x and core.is_tensor(<PyObject*>x[0]):
             shapes.append([list(t.shape) for t in x if t is not None])
-            dtypes.append(str(x[0].dtype).rpartition(".")[2])
+            dtypes.append(x[0].dtype.name)
             numbers.append(None)
         else:
             shapes.append([])

@@ -227,7 +227,7 @@ class _Nodes:
         return str(v), [], type(v).__name__.capitalize(), []
 
     def _tensor(self, t: Any) -> tuple[Any, Any, str, Any]:
-        dtype = str(t.dtype).rpartition(".")[2]
+        dtype = t.dtype.name
         strided = t.layout is tangrad.strided
         value = [
             self._number(t),

@@ -111,7 +111,7 @@ def _element(value: Any, dtype: Any) -> Any:
 
 def _filling(self: Any, value: Any, mask: Any) -> Any:
     """Check and convert what masked_fill writes."""
-    if not repr(mask.dtype).endswith(".bool"):
+    if mask.dtype.name != "bool":
         raise RuntimeError(
             f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}"
         )

@@ -41,7 +41,7 @@ def require_integer_index(
     name: str, index: Any, names: tuple[str, ...] = ("int64", "int32")
 ) -> None:
     """Raise unless the dtype of an index is one of `names`."""
-    if str(index.dtype).rpartition(".")[2] not in names:
+    if index.dtype.name not in names:
         raise RuntimeError(
             f"{name}(): Expected dtype {' or '.join(names)} for index, got {index.dtype}"
         )
@@ -265,7 +265,7 @@ def _lowered(self: Any, indices: Sequence[Any]) -> tuple[Any, list[Any]]:
 
 
 def _check_kind(index: Any) -> None:
-    if str(index.dtype).rpartition(".")[2] not in ("int64", "int32", "uint8", "bool"):
+    if index.dtype.name not in ("int64", "int32", "uint8", "bool"):
         raise IndexError(
             f"tensors used as indices must be long, int, byte or bool tensors, got {index.dtype}"
         )
@@ -335,7 +335,7 @@ def _dims_in_front(indices: Sequence[Any], ndim: int) -> list[int]:
 
 
 def _require_mask(name: str, mask: Any) -> None:
-    if str(mask.dtype).rpartition(".")[2] != "bool":
+    if mask.dtype.name != "bool":
         raise RuntimeError(f"{name}: expected BoolTensor for mask, got {mask.dtype}")
 
 
@@ -571,7 +571,7 @@ def one_hot(self: Any, num_classes: int) -> Any:
     Args:
         num_classes: the length of the vectors; -1 takes one more than the largest class.
     """
-    if str(self.dtype).rpartition(".")[2] != "int64":
+    if self.dtype.name != "int64":
         raise RuntimeError(
             f"one_hot is only applicable to index tensor of type int64, got {self.dtype}"
         )

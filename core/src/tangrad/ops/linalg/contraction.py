@@ -17,7 +17,7 @@ def check_dtypes(name: str, a: Any, b: Any) -> None:
             f"{name}: expected both operands to have the same dtype, but got: "
             f"{a.dtype} != {b.dtype}"
         )
-    if str(a.dtype).endswith(".bool") and numel_of(a.shape) and numel_of(b.shape):
+    if a.dtype.name == "bool" and numel_of(a.shape) and numel_of(b.shape):
         raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
 
 

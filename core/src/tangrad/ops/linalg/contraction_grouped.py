@@ -99,7 +99,7 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> Any:
 
 def _check_grouped(mat_a: Any, mat_b: Any, offs: Any, bias: Any, out_dtype: Any) -> None:
     for name, x in (("mat_a", mat_a), ("mat_b", mat_b)):
-        if str(x.dtype).rpartition(".")[2] not in ("float32", "bfloat16", "float16"):
+        if x.dtype.name not in ("float32", "bfloat16", "float16"):
             raise RuntimeError(
                 f"grouped_mm: Expected {name} to be Float32, BFloat16 or Float16 matrix, got "
                 f"{x.dtype}"
@@ -117,7 +117,7 @@ def _check_grouped(mat_a: Any, mat_b: Any, offs: Any, bias: Any, out_dtype: Any)
             "grouped_mm: Have to provide offsets if there is a 2d matrix, or no offset if both "
             f"matrices are 3d, got {list(mat_a.shape)} and {list(mat_b.shape)}"
         )
-    if offs is not None and (offs.ndim != 1 or not str(offs.dtype).endswith(".int32")):
+    if offs is not None and (offs.ndim != 1 or offs.dtype.name != "int32"):
         raise RuntimeError(
             f"grouped_mm: Offsets have to be int32 and 1-D, got {offs.dtype} of shape "
             f"{list(offs.shape)}"

@@ -395,7 +395,7 @@ def _check_lu_solve(name: str, LU: Any, pivots: Any, B: Any, left: bool) -> None
     check_square_floating(name, LU, "LU")
     check_matrix(name, B, "B")
     check_same_dtype(name, LU, B)
-    if str(pivots.dtype).rpartition(".")[2] != "int32":
+    if pivots.dtype.name != "int32":
         raise RuntimeError(
             f"{name}: pivots should be a Tensor of scalar type torch.int32, got {pivots.dtype}"
         )

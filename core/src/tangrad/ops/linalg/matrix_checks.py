@@ -17,7 +17,7 @@ def check_floating(name: str, a: Any, low: bool = False) -> None:
     Raises:
         RuntimeError: with the dtype and what to do.
     """
-    dtype = str(a.dtype).rpartition(".")[2]
+    dtype = a.dtype.name
     if not (a.dtype.is_floating_point or a.dtype.is_complex):
         raise RuntimeError(
             f"{name}: Expected a floating point or complex tensor as input. Got {dtype}; "
@@ -65,13 +65,13 @@ def check_same_dtype(name: str, a: Any, b: Any) -> None:
 
 def real_of(dtype: Any) -> str:
     """Return the name of the real counterpart of a dtype."""
-    name = str(dtype).rpartition(".")[2]
+    name = dtype.name
     return {"complex64": "float32", "complex128": "float64"}.get(name, name)
 
 
 def complex_of(dtype: Any) -> str:
     """Return the name of the complex counterpart of a dtype."""
-    name = str(dtype).rpartition(".")[2]
+    name = dtype.name
     return {"float32": "complex64", "float64": "complex128"}.get(name, name)
 
 

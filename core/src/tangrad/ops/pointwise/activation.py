@@ -8,12 +8,12 @@ from tangrad.ops.definition.define import pointwise
 
 
 def _check_not_bool(self: Any) -> None:
-    if repr(self.dtype).endswith(".bool"):
+    if self.dtype.name == "bool":
         raise RuntimeError("Boolean inputs not supported for relu")
 
 
 def _check_tanhshrink(self: Any) -> None:
-    if repr(self.dtype).endswith(".bool"):
+    if self.dtype.name == "bool":
         raise RuntimeError("tanhshrink: a bool tensor has no difference; convert with .to(dtype)")
 
 

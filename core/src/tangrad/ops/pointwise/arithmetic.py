@@ -15,7 +15,7 @@ REAL_NUMBERS = "integral floating"
 def _is_bool(operand: Any) -> bool:
     if isinstance(operand, (bool, int, float, complex)):
         return isinstance(operand, bool)
-    return repr(operand.dtype).endswith(".bool")
+    return operand.dtype.name == "bool"
 
 
 def is_integral(operand: Any) -> bool:

@@ -170,7 +170,7 @@ clamp = overload(
 
 
 def _check_where(condition: Any) -> None:
-    kind = repr(condition.dtype).rpartition(".")[2]
+    kind = condition.dtype.name
     if kind == "uint8":
         _C.keep_no_plan()
         warnings.warn(

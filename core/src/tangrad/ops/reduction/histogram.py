@@ -18,7 +18,7 @@ _FLOATS = ("float32", "float64")
 
 
 def _name(dtype: Any) -> str:
-    return str(dtype).rpartition(".")[2]
+    return dtype.name
 
 
 def _positive(bins: int, dim: int = 0) -> None:
@@ -351,7 +351,7 @@ def _check_bincount(self: Any, weights: Any, minlength: int) -> None:
 def _bincount_dtype(weights: Any) -> str:
     if weights is None:
         return "int64"
-    return "float32" if str(weights.dtype).endswith(".float32") else "float64"
+    return "float32" if weights.dtype.name == "float32" else "float64"
 
 
 def _bincount_reference(np: Any, self: Any, weights: Any, minlength: int) -> Any:

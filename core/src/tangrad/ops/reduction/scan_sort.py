@@ -355,7 +355,7 @@ def _length(tensor: Any, dim: int) -> Any:
 
 def _check_topk(self: Any, k: int, dim: int) -> None:
     _check_ordered("topk", self)
-    if repr(self.dtype).endswith(".bool"):
+    if self.dtype.name == "bool":
         raise RuntimeError("topk: bools have too few values to rank; convert with .to(dtype)")
     if k < 0 or k > _length(self, dim):
         raise RuntimeError(

@@ -13,7 +13,7 @@ Geometry = tuple[Ints, Ints, int]
 
 def dtype_name(dtype: Any) -> str:
     """Give the name of a dtype without its module."""
-    return str(dtype).rpartition(".")[2]
+    return dtype.name
 
 
 def numel_of(shape: Sequence[int]) -> int:

@@ -93,7 +93,7 @@ class SharedMemory(StreamEngine):
         self._direct = Direct(self, _ADDRESS, _OPEN, _WRITES)
         known = (one.wait_for_graph for one in list(_open) if one.wait_for_graph.covers(self))
         found = next(known, None)
-        self.wait_for_graph = found or WaitForGraph(self, _WAITS, _EPOCH, _SIGNED)
+        self.wait_for_graph: WaitForGraph = found or WaitForGraph(self, _WAITS, _EPOCH, _SIGNED)
         self.wait_for_graph.join(self)
         _open.add(self)
 

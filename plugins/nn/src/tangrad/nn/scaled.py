@@ -53,7 +53,7 @@ def _one(name: str, what: str, given: Any) -> Any:
 
 
 def _is_small(dtype: Any) -> bool:
-    return str(dtype).rpartition(".")[2].startswith("float8_")
+    return dtype.name.startswith("float8_")
 
 
 def _check_matrices(mat_a: Any, mat_b: Any) -> None:

@@ -164,7 +164,7 @@ def BitShift(x: Any, y: Any, *, direction: str) -> Any:
 
 
 def _is_signed(x: Tensor) -> bool:
-    return not str(x.dtype).rpartition(".")[2].startswith("u")
+    return not x.dtype.name.startswith("u")
 
 
 def _fold(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -65,7 +65,7 @@ class _Parts:
 
     def __init__(self, w: Writer, dtype: Any) -> None:
         self.w, self.dtype = w, dtype
-        self.operand = str(dtype).rpartition(".")[2]
+        self.operand = dtype.name
         self.floats = True
 
     def op(self, operator: str, *names: str) -> str:

@@ -37,7 +37,8 @@ class Recorder:
     def split(self, text: str) -> tuple[str, list[tuple[int, Place | None]]]:
         """Return code without its marks, and the place of what begins at each offset in it."""
         parts = _MARK.split(text)
-        made, at, found = [parts[0]], len(parts[0].encode()), []
+        made, at = [parts[0]], len(parts[0].encode())
+        found: list[tuple[int, Place | None]] = []
         for number, part in zip(parts[1::2], parts[2::2], strict=True):
             place = self._places[int(number)]
             if found and found[-1][0] == at:

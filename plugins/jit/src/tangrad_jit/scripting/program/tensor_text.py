@@ -28,7 +28,7 @@ _NAMES = {
 
 def tensor_text(value: Any) -> str:
     """Return a tensor as scripts print it."""
-    dtype = str(value.dtype).rpartition(".")[2]
+    dtype = value.dtype.name
     sizes = ",".join(map(str, value.shape))
     kind = f"{value.device.type.upper()}{_NAMES.get(dtype, dtype.capitalize())}Type"
     plain = value.detach()

@@ -204,12 +204,12 @@ def _check_sortable(values: list[Any]) -> None:
         first = type(values[0]) if values else None
         if all(type(value) is first for value in values):
             return
-    first = type_of_value(values[0], _class_of)
+    kind = type_of_value(values[0], _class_of)
     for value in values[1:]:
         other = type_of_value(value, _class_of)
-        if other != first:
+        if other != kind:
             raise RuntimeError(
-                f"Only values of same type can be compared. Found {first} and {other}"
+                f"Only values of same type can be compared. Found {kind} and {other}"
             )
     if not _is_sortable(values[0]):
         raise RuntimeError(

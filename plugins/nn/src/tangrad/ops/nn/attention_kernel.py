@@ -16,7 +16,7 @@ def _kept(x: Any) -> Any:
 
 def masked(scores: Any, mask: Any) -> Any:
     """Hide scores where a bool mask is false, or add a mask of numbers."""
-    if str(mask.dtype).endswith(".bool"):
+    if mask.dtype.name == "bool":
         return scores.masked_fill(mask.logical_not(), -math.inf)
     return scores + mask.to(scores.dtype)
 

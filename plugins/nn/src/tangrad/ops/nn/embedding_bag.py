@@ -341,7 +341,7 @@ def embedding_bag(
         NotImplementedError: for `per_sample_weights` unless the mode is "sum", and for `sparse`
             without the package that brings sparse tensors.
     """
-    if str(weight.dtype).endswith(".int64") and input.dtype.is_floating_point:
+    if weight.dtype.name == "int64" and input.dtype.is_floating_point:
         import warnings
 
         warnings.warn(

@@ -32,7 +32,7 @@ def _check_nll(self: Any, target: Any, weight: Any) -> None:
     require_float_input("nll_loss", self)
     if len(self.shape) < 2:
         raise RuntimeError(f"nll_loss: input must be (N, C, ...), got shape {list(self.shape)}")
-    if str(target.dtype).rpartition(".")[2] not in ("int64", "uint8"):
+    if target.dtype.name not in ("int64", "uint8"):
         raise RuntimeError(
             f"nll_loss: expected target dtype to be Long or Byte, but got {target.dtype}"
         )

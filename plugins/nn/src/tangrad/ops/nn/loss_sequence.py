@@ -105,9 +105,9 @@ def _batched_ctc(
 
 
 def _check_ctc(log_probs: Any, targets: Any, blank: int) -> None:
-    if str(log_probs.dtype).rpartition(".")[2] not in ("float32", "float64"):
+    if log_probs.dtype.name not in ("float32", "float64"):
         raise RuntimeError(f"ctc_loss: log_probs must be float32 or float64, got {log_probs.dtype}")
-    if str(targets.dtype).rpartition(".")[2] not in ("int32", "int64"):
+    if targets.dtype.name not in ("int32", "int64"):
         raise RuntimeError(f"ctc_loss: targets must be int32 or int64, got {targets.dtype}")
     if log_probs.ndim not in (2, 3):
         raise RuntimeError(

@@ -81,7 +81,7 @@ def _parameter(w: Writer, value: Any, dtype: Any, axis: int | None) -> str:
     held = w.held(value.name)
     if held is not None:
         array = held.reshape(-1) if axis is not None else held.reshape(())
-        kind = str(dtype).rpartition(".")[2]
+        kind = dtype.name
         return w.constant(array.astype(kind), dtype, f"{value.name}_{kind}")
     name = value.name if axis is not None else w.reshape(value.name, [])
     return w.cast(name, value.dtype, dtype)
