@@ -128,7 +128,7 @@ def make_wheel(
 
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
-    """A release of three packages and a source distribution."""
+    """A release of three packages with wheels, and of one that has its sources only."""
     files = tmp_path / "files"
     files.mkdir()
     make_wheel(
@@ -136,7 +136,13 @@ def release(tmp_path: Path) -> Path:
     )
     make_wheel(files, "tangrad-core")
     make_wheel(files, "tangrad-cpu", "tangrad-core~=0.2.0", "numpy>=1.26", 'rich; extra == "live"')
-    (files / "tangrad_core-0.2.0.tar.gz").write_bytes(b"sources")
+    for name in ("core", "emulator"):
+        told = f"Metadata-Version: 2.4\nName: tangrad-{name}\nVersion: 0.2.0\nSummary: A part\n"
+        told += "License-Expression: BSD-3-Clause\n"
+        with tarfile.open(files / f"tangrad_{name}-0.2.0.tar.gz", "w:gz") as opened:
+            entry = tarfile.TarInfo(f"tangrad_{name}-0.2.0/PKG-INFO")
+            entry.size = len(told)
+            opened.addfile(entry, io.BytesIO(told.encode()))
     return tmp_path
 
 
@@ -183,7 +189,9 @@ def test_the_pages_tell_hashes_metadata_and_what_is_asked_of_python(release: Pat
     assert beside.read_text("utf-8") == index.metadata_of(wheel)
     assert f'data-core-metadata="sha256={index.digest(beside)}"' in page
     listed = (release / "simple" / "index.html").read_text("utf-8")
-    assert re.findall(r'href="([^"]+)"', listed) == ["tangrad/", "tangrad-core/", "tangrad-cpu/"]
+    assert re.findall(r'href="([^"]+)"', listed) == [
+        *("tangrad/", "tangrad-core/", "tangrad-cpu/", "tangrad-emulator/")
+    ]
 
 
 def test_the_bill_names_every_file_and_everything_that_is_asked_for(release: Path) -> None:
@@ -193,7 +201,7 @@ def test_the_bill_names_every_file_and_everything_that_is_asked_for(release: Pat
     assert said["metadata"]["timestamp"] == "2027-01-15T08:00:00Z"
     assert said["metadata"]["component"]["purl"] == "pkg:pypi/tangrad@0.2.0"
     by_name = {entry["name"]: entry for entry in said["components"]}
-    assert set(by_name) == {"tangrad-core", "tangrad-cpu", "numpy", "rich"}
+    assert set(by_name) == {"tangrad-core", "tangrad-cpu", "tangrad-emulator", "numpy", "rich"}
     assert (by_name["numpy"]["scope"], by_name["rich"]["scope"]) == ("required", "optional")
     assert by_name["numpy"]["properties"][0]["value"] == ">=1.26"
     assert by_name["tangrad-core"]["licenses"] == [{"license": {"id": "BSD-3-Clause"}}]

@@ -34,11 +34,7 @@ def write(folder: Path, epoch: int, tools: Mapping[str, str]) -> Path:
     files = sorted(
         path for path in (folder / "files").iterdir() if path.name.endswith((".whl", ".tar.gz"))
     )
-    metadata = {
-        project_of(path.name): HeaderParser().parsestr(metadata_of(path))
-        for path in files
-        if path.suffix == ".whl"
-    }
+    metadata = {project_of(path.name): HeaderParser().parsestr(metadata_of(path)) for path in files}
     ours = [_package(project, told, files) for project, told in sorted(metadata.items())]
     wanted = {project: _requirements(told) for project, told in metadata.items()}
     theirs = _foreign(wanted)

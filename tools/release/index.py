@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import html
 import re
+import tarfile
 import zipfile
 from collections import defaultdict
 from pathlib import Path
@@ -50,17 +51,23 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def metadata_of(wheel: Path) -> str:
-    """Return the metadata of a wheel.
+def metadata_of(path: Path) -> str:
+    """Return the metadata of a wheel or a source distribution.
 
     Raises:
         ValueError: it has none.
     """
-    with zipfile.ZipFile(wheel) as opened:
-        for name in opened.namelist():
-            if name.endswith(".dist-info/METADATA"):
-                return opened.read(name).decode("utf-8")
-    raise ValueError(f"{wheel.name} has no METADATA")
+    if path.suffix == ".whl":
+        with zipfile.ZipFile(path) as wheel:
+            for name in wheel.namelist():
+                if name.endswith(".dist-info/METADATA"):
+                    return wheel.read(name).decode("utf-8")
+    else:
+        with tarfile.open(path) as archive:
+            for entry in archive:
+                if entry.name.count("/") == 1 and entry.name.endswith("/PKG-INFO"):
+                    return archive.extractfile(entry).read().decode("utf-8")
+    raise ValueError(f"{path.name} has no metadata")
 
 
 def _line(path: Path) -> str:
