@@ -36,6 +36,10 @@ COMPILE_FLAGS = [
     "-fno-asynchronous-unwind-tables",
     "-fno-unwind-tables",
     "-pthread",
+    # What GCC 14 refuses is refused by every compiler, so that it is seen here.
+    "-Werror=incompatible-pointer-types",
+    "-Werror=int-conversion",
+    "-Werror=implicit-function-declaration",
 ]
 # The symbol table goes: it is a tenth of the extension, and nobody else looks a name up in it. Code
 # and constants share pages: each extension is a page smaller.

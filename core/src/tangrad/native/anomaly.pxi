@@ -4,9 +4,11 @@
 cdef extern from "Python.h":
     ctypedef struct PyFrameObject:
         pass
+    ctypedef struct PyCodeObject:
+        pass
     PyFrameObject* PyEval_GetFrame()
     PyFrameObject* PyFrame_GetBack(PyFrameObject*)
-    PyObject* PyFrame_GetCode(PyFrameObject*)
+    PyCodeObject* PyFrame_GetCode(PyFrameObject*)
     int PyFrame_GetLasti(PyFrameObject*)
 
 cdef bint anomaly_mode = False
@@ -77,7 +79,7 @@ cdef int remember_origin(Node node) except -1:
     cdef bint owned = False
     cdef list frames = []
     while frame != NULL:
-        code = PyFrame_GetCode(frame)
+        code = <PyObject*>PyFrame_GetCode(frame)
         frames.append(<object>code)
         Py_DECREF(<object>code)
         frames.append(PyFrame_GetLasti(frame))
