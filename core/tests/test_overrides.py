@@ -173,3 +173,28 @@ def test_a_mode_calls_past_itself_and_sees_the_calls_inside(agree):
             return scaled(t, x, x).tolist(), depths
 
     agree(program)
+
+
+def test_a_subclass_is_made_before_its_handler_sees_calls(agree):
+    def program(t):
+        class Slotted(t.Tensor):
+            __slots__ = ["calls"]
+
+            def __new__(cls, data, log=None):
+                made = t.Tensor._make_subclass(cls, data, require_grad=data.requires_grad)
+                made.calls = [] if log is None else log
+                return made
+
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                log = next(a.calls for a in args if isinstance(a, cls))
+                log.append(func.__name__)
+                result = t.overrides.redispatch_function(func, types, args, kwargs)
+                plain = isinstance(result, t.Tensor) and not isinstance(result, cls)
+                return cls(result, log) if plain else result
+
+        x = t.nn.Parameter(Slotted(t.ones(2)))
+        y = x + t.ones(2)
+        return type(y).__name__, x.calls is y.calls, y.calls[-1]
+
+    agree(program)

@@ -152,6 +152,11 @@ def test_a_single_volume_is_pooled_as_it_is_stored() -> None:
     (lambda x: F.avg_pool2d(x, 2, 0), "stride must be greater than zero"),
     (lambda x: F.max_pool2d(x, 0, 1), "kernel_size must be greater than zero"),
     (lambda x: F.fractional_max_pool2d(x, (2,), output_size=2), "kernel_size must either be"),
+    (lambda x: F.fractional_max_pool2d(x, 2, output_size=(2,)), "output_size must either be"),
+    (
+        lambda x: F.fractional_max_pool2d(x, 2, output_size=(4, 1)),
+        "pool height 2 too large relative to input height 4",
+    ),
     (
         lambda x: F.fractional_max_pool2d(x, 2, 2, _random_samples=tangrad.rand(0, 1, 2)),
         "Expect _random_samples",

@@ -44,7 +44,8 @@ class Source:
             if not hasattr(file, method):
                 raise AttributeError(
                     f"'{type(file).__name__}' object has no attribute '{method}'. You can only "
-                    "load from a path or a file that is seekable; read it into an io.BytesIO first"
+                    "torch.load from a file that is seekable. Please pre-load the data into a "
+                    "buffer like io.BytesIO and try to load from it instead."
                 )
         self._object, self._start = file, file.tell()
         self.size = file.seek(0, os.SEEK_END) - self._start

@@ -167,7 +167,8 @@ def as_subclass(self: Any, cls: type) -> Any:
 def _make_subclass(cls: type, data: Any, require_grad: bool = False) -> Any:
     """Return an alias of data, cut from its history, that is an instance of cls."""
     made = _C.as_class(data.detach(), cls)
-    return made.requires_grad_(require_grad) if require_grad else made
+    # Past `__torch_function__`, which may look for what cls has yet to add.
+    return _C.new_parameter(made, True, cls) if require_grad else made
 
 
 def _make_wrapper_subclass(

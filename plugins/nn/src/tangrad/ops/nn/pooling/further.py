@@ -89,9 +89,17 @@ def lp_pool3d(input: Any, norm_type: Any, kernel_size: Any, stride: Any, ceil_mo
 # Windows at random distances ---------------------------------------------------------------------
 
 
+def _each(name: str, what: str, value: Any, spatial: int) -> Ints:
+    if isinstance(value, (tuple, list)) and len(value) != spatial:
+        raise RuntimeError(
+            f"{name}: {what} must either be a single int, or a tuple of {spatial} ints, got {value}"
+        )
+    return repeated(what, value, spatial)
+
+
 def _fraction_sizes(name: str, spatial: int, input: Any, output_size: Any, ratio: Any) -> Ints:
     if output_size is not None:
-        return repeated("output_size", output_size, spatial)
+        return _each(name, "output_size", output_size, spatial)
     if ratio is None:
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
     ratios = tuple(ratio) if isinstance(ratio, (tuple, list)) else (ratio,) * spatial
@@ -126,12 +134,7 @@ def _fractional(
             f"{name} is not implemented for {input.dtype}; convert to a floating-point dtype"
         )
     outs = _fraction_sizes(name, spatial, input, output_size, ratio)
-    if isinstance(kernel_size, (tuple, list)) and len(kernel_size) != spatial:
-        raise RuntimeError(
-            f"{name}: kernel_size must either be a single int, or a tuple of {spatial} ints, got "
-            f"{kernel_size}"
-        )
-    kernel = repeated("kernel_size", kernel_size, spatial)
+    kernel = _each(name, "kernel_size", kernel_size, spatial)
     x = input if input.ndim == spatial + 2 else input.unsqueeze(0)
     shape = tuple(x.shape)
     sizes = shape[2:]
@@ -140,11 +143,12 @@ def _fractional(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got "
             f"{list(input.shape)}"
         )
-    for n, k, o in zip(sizes, kernel, outs, strict=True):
+    axes = ("time", "height", "width")[-spatial:]
+    for axis, n, k, o in zip(axes, sizes, kernel, outs, strict=True):
         if o < 0 or k < 1 or o + k - 1 > n:
             raise RuntimeError(
-                f"{name}: pooling of {list(kernel)} windows to {list(outs)} results needs an "
-                f"input of at least output_size + kernel_size - 1, got {list(sizes)}"
+                f"{name}: pool {axis} {k} too large relative to input {axis} {n}, of which {o} "
+                "results need at least output_size + kernel_size - 1"
             )
     if samples is None:
         samples = tangrad.rand(shape[0], shape[1], spatial, dtype=x.dtype, device=x.device)
