@@ -27,7 +27,7 @@ from tangrad.export import Dim
 from tangrad.utils import _pytree
 from tangrad_export import ExportError
 
-COUNT = 300 if os.environ.get("TANGRAD_TESTS") == "full" else 24
+COUNT = 300 if os.environ.get("TANGRAD_TESTS") == "full" else 12
 
 
 class Called(nn.Module):

@@ -337,7 +337,13 @@ class Writer:
         values += [a, b]
 
 
-@pytest.mark.parametrize("first", range(0, 60, 6))
+@pytest.mark.parametrize(
+    "first",
+    [
+        *range(0, 24, 6),
+        *(pytest.param(first, marks=pytest.mark.slow) for first in range(24, 60, 6)),
+    ],
+)
 def test_random_programs(first: int) -> None:
     for seed in range(first, first + 6):
         names: dict[str, Any] = {"T": tangrad}

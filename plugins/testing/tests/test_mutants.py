@@ -47,7 +47,13 @@ def python(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("device", ["Computing", "Timed", "Counted", "Streaming"])
+@pytest.mark.parametrize(
+    "device",
+    [
+        "Computing",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("Timed", "Counted", "Streaming")),
+    ],
+)
 def test_the_devices_that_faults_are_planted_in_are_right_without_them(device: str) -> None:
     python("-c", RIGHT, device)
 

@@ -93,7 +93,11 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment(tmp_path_factory.mktemp("environment"))
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize(
+    "kind",
+    # A device's own tests are the whole kit.
+    [pytest.param(k, marks=pytest.mark.slow) if k == "device" else k for k in KINDS],
+)
 def test_a_new_package_builds_and_passes_its_tests(
     environment: Environment, tmp_path: Path, kind: str
 ) -> None:
