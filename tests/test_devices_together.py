@@ -98,7 +98,8 @@ def test_gradients_go_back_through_all_of_them(path: str) -> None:
     assert run(path, "-c", GRADIENTS, *DEVICES) == "through all\n"
 
 
-@pytest.mark.parametrize("device", ["disk", pytest.param("pipe", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["disk", "pipe"])
 def test_the_devices_of_third_parties_conform(path: str, device: str) -> None:
     pytest.importorskip("tangrad_testing", reason="the kit")
     assert "all passed" in run(path, "-m", "tangrad", "check", device)
