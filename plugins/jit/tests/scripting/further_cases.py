@@ -392,3 +392,8 @@ def scaled(x, factor: float = 2, shift: Optional[float] = 3):
 @case((t(1.0),))
 def with_defaults(x):
     return scaled(x), scaled(x, shift=None)
+
+
+@case(("!B", 3), ("!B", 7), ("a", 4), ("abc", 8), ("", 3))
+def centred(text: str, width: int):
+    return text.center(width), text.center(width, "*")

@@ -97,3 +97,22 @@ def test_known_conditions_leave_no_branch():
             return 2
 
     assert tangrad.jit.script(one).graph.findNode("prim::If") is None
+
+
+def test_branches_and_loops_give_values_in_the_order_of_their_use():
+    def ordered(flag: bool, n: int):
+        b, a = 2, 1
+        if flag:
+            a = 3
+            b = 4
+        c, d = a, b
+        for _ in range(n):
+            d = d + 1
+            c = c + 1
+        return c, d, b
+
+    graph = tangrad.jit.script(ordered).graph
+    for kind in ("prim::If", "prim::Loop"):
+        uses = [value.uses()[0].position for value in graph.findNode(kind).outputs()]
+        assert uses == sorted(uses)
+    assert tangrad.jit.script(ordered)(True, 2) == ordered(True, 2)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import tangrad
+from tangrad import nn
 
 PAIR = ((3, 4), (3, 4))
 CASES = [
@@ -94,3 +95,38 @@ def test_attention_is_loaded_by_pytorch(options, is_masked):
         for found, expected in zip(loaded(*args, **named), wanted, strict=True):
             close = torch.allclose(torch.tensor(found.tolist()), expected, rtol=1e-4, atol=1e-6)
             assert close
+
+
+class Packed(nn.Module):
+    def __init__(self, cls):
+        super().__init__()
+        self.inner = cls(3, 2)
+
+    def forward(self, x: nn.utils.rnn.PackedSequence):
+        made, _ = self.inner(x)
+        return made
+
+
+@pytest.mark.parametrize("cls", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_modules_take_packed_sequences(cls):
+    module = Packed(cls)
+    packed = nn.utils.rnn.pack_sequence([tangrad.ones(4, 3), tangrad.ones(2, 3)])
+    scripted = tangrad.jit.script(module)
+    found = scripted(packed)
+    assert isinstance(found, nn.utils.rnn.PackedSequence)
+    assert found.data.tolist() == module(packed).data.tolist()
+    with pytest.raises(RuntimeError, match="packed sequences|no form in archives"):
+        scripted.save_to_buffer()
+
+
+outside = nn.Linear(2, 3)
+
+
+def calls_outside(x):
+    return outside(x) + 1
+
+
+def test_modules_of_python_are_called_as_they_are():
+    scripted = tangrad.jit.script(calls_outside)
+    assert scripted(tangrad.ones(2)).tolist() == calls_outside(tangrad.ones(2)).tolist()
+    assert "python_value" in str(scripted.graph)

@@ -386,3 +386,26 @@ class Uninitialized(tangrad.jit.ScriptModule):
 def test_modules_whose_init_is_not_called_are_told():
     with pytest.raises(RuntimeError, match="did you forget to call"):
         Uninitialized()
+
+
+@tangrad.jit.ignore
+class LeftToPython:
+    pass
+
+
+def makes_what_is_left_to_python():
+    return LeftToPython()
+
+
+def test_classes_that_are_left_to_python_are_not_made():
+    with pytest.raises(RuntimeError, match="Cannot instantiate class 'LeftToPython'"):
+        tangrad.jit.script(makes_what_is_left_to_python)
+
+
+def takes_second(x):
+    return x[1]
+
+
+def test_an_index_beyond_a_tensor_is_told_with_its_size():
+    with pytest.raises(RuntimeError, match="index 1 out of range for tensor of size"):
+        tangrad.jit.script(takes_second)(tangrad.ones(0))

@@ -63,6 +63,12 @@ def result_of_library(cls: type) -> Type:
     return _RESULTS.get(cls.__name__, _TENSOR)
 
 
+def is_packed(value: Expr) -> bool:
+    """Return whether a value is a packed sequence, which recurrent modules take, too."""
+    cls = getattr(value.type, "python_class", None)
+    return cls is nn.utils.rnn.PackedSequence
+
+
 class LibraryMethod:
     """A method of a module of the library."""
 
@@ -90,6 +96,7 @@ class LibraryMethod:
         rest = [check.expr_of(arg, place) for arg in args]
         left = {key: check.expr_of(value, place) for key, value in kwargs.items()}
         given: list[Expr] = []
+        result = result_of_library(self.cls)
         for parameter in list(inspect.signature(self.cls.forward).parameters.values())[1:]:  # type: ignore[attr-defined]
             wanted = self._type_of(parameter)
             if rest:
@@ -103,10 +110,13 @@ class LibraryMethod:
                 raise ScriptError(
                     f"{self.cls.__name__}.forward: Argument {parameter.name} not provided.", place
                 )
+            if parameter.name == "input" and is_packed(value) and isinstance(result, TupleType):
+                given.append(value)
+                result = TupleType([value.type, *result.elements[1:]])
+                continue
             given.append(self._fitted(check, value, wanted, parameter.name, place))
         if rest or left:
             raise ScriptError(f"{self.cls.__name__}.forward takes no more arguments", place)
-        result = result_of_library(self.cls)
         if function is not None:
             return PythonCall(place, result, function, self.name, [owner, *given])
         return Invoke(place, result, owner, self.name, None, given)

@@ -7,9 +7,10 @@ from types import BuiltinFunctionType
 from typing import Any
 
 from tangrad import nn
-from tangrad_jit.scripting.source.places import Place, ScriptError
-from tangrad_jit.scripting.tree.nodes import Const, Expr, Iteration
+from tangrad_jit.scripting.source.places import FrontendError, Place, ScriptError
+from tangrad_jit.scripting.tree.nodes import Const, Expr, Iteration, PythonCall
 from tangrad_jit.scripting.types.kinds import TENSOR
+from tangrad_jit.tracing.script_module import ScriptModule
 
 __all__ = ["Bound", "Loop", "Many", "PythonObject", "Value", "described"]
 
@@ -96,8 +97,18 @@ class PythonObject(Value):
                 place,
             )
         if isinstance(self.obj, nn.Module):
-            raise ScriptError(
-                "Cannot call a ScriptModule that is not a submodule of the caller", place
+            if isinstance(self.obj, ScriptModule):
+                raise ScriptError(
+                    "Cannot call a ScriptModule that is not a submodule of the caller", place
+                )
+            given = [check.expr_of(arg, place) for arg in args]
+            named = {key: check.expr_of(value, place) for key, value in kwargs.items()}
+            return PythonCall(place, TENSOR, self.obj, "python_value", given, named)
+        if isinstance(self.obj, type) and hasattr(self.obj, "_torchscript_modifier"):
+            raise FrontendError(
+                f"Cannot instantiate class '{self.obj.__name__}' in a script function: it is "
+                "left to Python",
+                place,
             )
         name = getattr(self.obj, "__name__", type(self.obj).__name__)
         if isinstance(self.obj, BuiltinFunctionType):

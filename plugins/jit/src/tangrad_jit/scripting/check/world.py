@@ -174,7 +174,7 @@ class World:
         found = self._functions.get((declared, function, owner))
         if found is None:
             found = self.make_unit(declared, owner)
-            body = self.make_unit(function, owner)
+            body = self.make_unit(function, owner, plain=kinds.ANY)
             found.node.body, found.source = body.node.body, body.source
             for parameter, other in zip(found.parameters, body.parameters, strict=False):
                 if other.has_default and not parameter.has_default:

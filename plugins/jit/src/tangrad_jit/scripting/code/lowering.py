@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad_jit.scripting.code.canonical import order_outputs
 from tangrad_jit.scripting.code.constants import pool_constants
 from tangrad_jit.scripting.code.graph import Block, ScriptGraph, ScriptNode, ScriptValue
 from tangrad_jit.scripting.source.places import Place
@@ -47,6 +48,7 @@ def graph_of(unit: Any, inline: bool = False) -> ScriptGraph:
         graph.returned = list(last.inputs())
     pool_constants(graph)
     graph.take_values()
+    order_outputs(graph)
     return graph
 
 

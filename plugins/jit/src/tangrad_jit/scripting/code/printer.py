@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import tangrad
+from tangrad_jit.scripting.check.library_modules import is_packed
 from tangrad_jit.scripting.check.script_objects import ScriptObjectUnit
 from tangrad_jit.scripting.code.library_text import FUNCTIONS
 from tangrad_jit.scripting.program.codes import rt_code
@@ -370,6 +371,8 @@ class Printer:
     def _on_Invoke(self, node: tree.Invoke) -> str:
         name = node.name
         owner = getattr(node.owner.type, "unit", None)
+        if getattr(owner, "is_library", False) and any(map(is_packed, node.args)):
+            raise UnprintableError("recurrent modules take packed sequences here, not in archives")
         if node.unit is not None and owner is not None:
             name = self.method_name(owner, node.unit, name)
         return f"({self.expr(node.owner)}).{name}({self._each(node.args)})"

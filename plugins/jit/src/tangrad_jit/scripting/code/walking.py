@@ -20,9 +20,14 @@ class Use:
     def __init__(self, user: Any, offset: int, place: int) -> None:
         self.user, self.offset, self._place = user, offset, place
 
+    @property
+    def position(self) -> tuple[int, int]:
+        """Where it stands in the program: the number of its node, and the input."""
+        return self._place, self.offset
+
     def isAfter(self, other: Use) -> bool:
         """Return whether the program comes to this use later than to another."""
-        return (self._place, self.offset) > (other._place, other.offset)
+        return self.position > other.position
 
 
 def _in_order(block: Any) -> Iterator[Any]:

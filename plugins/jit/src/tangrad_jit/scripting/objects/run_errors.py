@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import TracebackType
 from typing import NoReturn
 
@@ -70,6 +71,7 @@ def _places(traceback: TracebackType | None) -> list[Place]:
     return found
 
 
+_BEYOND = re.compile(r"index (-?\d+) is out of bounds for dimension (\d+) with size (\d+)")
 # What Python says -> what scripts say.
 _SAID = {"slice step cannot be zero": "slice() should have non-zero step"}
 
@@ -79,6 +81,10 @@ def _message(error: Exception) -> str:
         return f"KeyError: {error.args[0]}"
     if isinstance(error, ZeroDivisionError) and not str(error).startswith("ZeroDivisionError"):
         return "division by 0"
+    beyond = _BEYOND.fullmatch(str(error)) if isinstance(error, IndexError) else None
+    if beyond is not None:
+        index, dim, size = beyond.groups()
+        return f"index {index} out of range for tensor of size {size} at dimension {dim}"
     if str(error) in _SAID:
         return _SAID[str(error)]
     if isinstance(error, ValueError) and str(error).startswith("expected sequence of length"):

@@ -154,11 +154,10 @@ def rt_character(text: str, index: int) -> str:
 
 
 def rt_center(text: str, width: int, fill: str) -> str:
-    """Put a text in the middle of a width; of an odd rest, more to the right."""
+    """Put a text in the middle of a width."""
     if len(fill) != 1:
         raise RuntimeError("TypeError: The fill character must be exactly one character long")
-    left = max(0, width - len(text)) // 2
-    return fill * left + text + fill * max(0, width - len(text) - left)
+    return text.center(width, fill)
 
 
 def _end(text: str, end: int) -> int:
