@@ -130,3 +130,19 @@ def test_modules_of_python_are_called_as_they_are():
     scripted = tangrad.jit.script(calls_outside)
     assert scripted(tangrad.ones(2)).tolist() == calls_outside(tangrad.ones(2)).tolist()
     assert "python_value" in str(scripted.graph)
+
+
+class Doubles:
+    def __call__(self, x):
+        return x * 2
+
+
+doubles = Doubles()
+
+
+def calls_an_object(x):
+    return doubles(x) + 1
+
+
+def test_objects_of_python_are_called_as_they_are():
+    assert tangrad.jit.script(calls_an_object)(tangrad.ones(1)).tolist() == [3.0]

@@ -347,7 +347,7 @@ def _tensor(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Plac
     return OpCall(place, kinds.TENSOR, "aten::tensor", tangrad.tensor, given, named)
 
 
-_WHOLE: dict[kinds.Type, Any] = {kinds.INT: tangrad.int64, kinds.BOOL: tangrad.bool}
+_WHOLE: dict[Type, Any] = {kinds.INT: tangrad.int64, kinds.BOOL: tangrad.bool}
 
 
 def _is_bare(value: Expr) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
-from types import BuiltinFunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from tangrad import nn
@@ -101,15 +102,16 @@ class PythonObject(Value):
                 raise ScriptError(
                     "Cannot call a ScriptModule that is not a submodule of the caller", place
                 )
-            given = [check.expr_of(arg, place) for arg in args]
-            named = {key: check.expr_of(value, place) for key, value in kwargs.items()}
-            return PythonCall(place, TENSOR, self.obj, "python_value", given, named)
+            return self._call_python(check, args, kwargs, place)
         if isinstance(self.obj, type) and hasattr(self.obj, "_torchscript_modifier"):
             raise FrontendError(
                 f"Cannot instantiate class '{self.obj.__name__}' in a script function: it is "
                 "left to Python",
                 place,
             )
+        own = inspect.getattr_static(type(self.obj), "__call__", None)
+        if isinstance(own, FunctionType):
+            return self._call_python(check, args, kwargs, place)
         name = getattr(self.obj, "__name__", type(self.obj).__name__)
         if isinstance(self.obj, BuiltinFunctionType):
             raise ScriptError(
@@ -123,6 +125,14 @@ class PythonObject(Value):
             "with @jit.ignore",
             place,
         )
+
+    def _call_python(
+        self, check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
+    ) -> Expr:
+        """Return a call that Python makes, of what returns a tensor."""
+        given = [check.expr_of(arg, place) for arg in args]
+        named = {key: check.expr_of(value, place) for key, value in kwargs.items()}
+        return PythonCall(place, TENSOR, self.obj, "python_value", given, named)
 
 
 class Bound(Value):

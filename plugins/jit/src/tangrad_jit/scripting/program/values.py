@@ -201,8 +201,8 @@ def _check_sortable(values: list[Any]) -> None:
         RuntimeError: they have none, or are of several types.
     """
     if not values or all(isinstance(value, _SORTABLE) for value in values[:1]):
-        first = type(values[0]) if values else None
-        if all(type(value) is first for value in values):
+        cls = type(values[0]) if values else None
+        if all(type(value) is cls for value in values):
             return
     kind = type_of_value(values[0], _class_of)
     for value in values[1:]:
