@@ -123,10 +123,10 @@ class _Reader:
         except UnicodeDecodeError:
             raise SerializationError(f"jit.load: code/{path} is no text") from None
 
-    def _records(self, path: str) -> Any:
-        """Return where the code of a file came from, as the archive tells it, or None."""
+    def _records(self, path: str) -> bytes:
+        """Return a pickle of where the code of a file came from; b"" where there is none."""
         name = f"code/{path}.debug_pkl"
-        return self._unpickled(name) if self._root + name in self._sizes else None
+        return self._bytes(name) if self._root + name in self._sizes else b""
 
     def read(self, extra: dict[str, Any] | None) -> Any:
         """Return the module."""

@@ -6,6 +6,8 @@ import re
 from bisect import bisect_right
 from typing import Any
 
+from tangrad.serialization import SerializationError
+from tangrad.serialization.machine import SafeUnpickler
 from tangrad_jit.scripting.archive.pickling import ObjectPickler
 from tangrad_jit.scripting.source.places import Place, Source
 from tangrad_jit.scripting.types import kinds
@@ -114,16 +116,27 @@ class Origins:
 
     Args:
         lines: of the file.
-        records: as the archive holds them, unpickled; of an unknown format, there are none.
+        data: a pickle of records, read when it is first asked for; of one that is damaged, or of
+            an unknown format, there are none.
     """
 
-    def __init__(self, lines: list[str], records: Any) -> None:
+    def __init__(self, lines: list[str], data: bytes) -> None:
+        self._lines, self._data = lines, data
         self._starts = [0]
-        for line in lines:
-            self._starts.append(self._starts[-1] + len(line.encode()) + 1)
         self._offsets: list[int] = []
         self._places: list[Place | None] = []
         self._sources: dict[int, tuple[Source, list[int]]] = {}
+
+    def _read(self) -> None:
+        data, self._data = self._data, b""
+        for line in self._lines:
+            self._starts.append(self._starts[-1] + len(line.encode()) + 1)
+        try:
+            self._take(_unpickled(data))
+        except (SerializationError, TypeError, ValueError, IndexError, AttributeError):
+            self._offsets, self._places = [], []
+
+    def _take(self, records: Any) -> None:
         known = isinstance(records, tuple) and len(records) == 3 and records[0] == _FORMAT
         for record in sorted(records[2], key=_offset) if known else ():
             offset, (source, start, end), *_ = record
@@ -147,6 +160,8 @@ class Origins:
 
     def __call__(self, place: Place) -> Place | None:
         """Return where what stands at a place of the file came from, or None."""
+        if self._data:
+            self._read()
         at = self._starts[min(place.line, len(self._starts) - 1)] + place.column
         k = bisect_right(self._offsets, at) - 1
         found = self._places[k] if k >= 0 else None
@@ -156,6 +171,32 @@ class Origins:
             found.source, found.line, found.column, found.last_line, found.last_column,
             place.function,
         )  # fmt: skip
+
+
+def _unpickled(data: bytes) -> Any:
+    """Return records, whose pickle names lists of integers alone.
+
+    Raises:
+        SerializationError: it names something else, or is damaged.
+    """
+
+    def name(module: str, last: str) -> Any:
+        if (module, last) != ("torch.jit._pickle", "build_intlist"):
+            raise SerializationError(f"jit.load: records of places name {module}.{last}")
+        return list
+
+    def storage(key: Any) -> Any:
+        raise SerializationError("jit.load: records of places refer to a storage")
+
+    machine = SafeUnpickler(
+        data,
+        name,
+        storage,
+        lambda function, args: function is list,
+        lambda target: False,
+        "records",
+    )
+    return machine.load()[0]
 
 
 def _offset(record: Any) -> int:

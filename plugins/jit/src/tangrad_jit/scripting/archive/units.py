@@ -10,7 +10,6 @@ from typing import Any
 
 import tangrad
 from tangrad import nn
-from tangrad.serialization import SerializationError
 from tangrad_jit.scripting.archive.names import ArchiveNames
 from tangrad_jit.scripting.archive.records import Origins
 from tangrad_jit.scripting.check.classes import ClassUnit, InterfaceUnit
@@ -39,7 +38,7 @@ class ArchiveCode:
         read: path below `code/` -> text, or None where there is no such file.
         constants: the tensors of the archive.
         version: of the archive.
-        records: path below `code/` -> where the code came from, or None.
+        records: path below `code/` -> a pickle of where the code came from, or b"".
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class ArchiveCode:
         read: Callable[[str], str | None],
         constants: Any,
         version: int,
-        records: Callable[[str], Any],
+        records: Callable[[str], bytes],
     ) -> None:
         self.world, self._read, self.constants = world, read, constants
         self._records = records
@@ -76,7 +75,8 @@ class ArchiveCode:
                 self._files[path] = None
             else:
                 source = Source(f"code/{path}", 1, text.split("\n"))
-                source.origins = _origins(source.lines, self._records(path))
+                records = self._records(path)
+                source.origins = Origins(source.lines, records) if records else None
                 tree = parse_text(text, source)
                 _check_top(tree, source)
                 defined = {
@@ -258,20 +258,6 @@ class _ModuleOfArchive(ModuleUnit):
     def every_method(self) -> list[Unit]:
         """Return the units of all methods."""
         return [self.method(name) for name in self._nodes]
-
-
-def _origins(lines: list[str], records: Any) -> Origins | None:
-    """Return what finds where code came from, or None where nobody tells.
-
-    Raises:
-        SerializationError: the records are damaged.
-    """
-    if records is None:
-        return None
-    try:
-        return Origins(lines, records)
-    except (TypeError, ValueError, IndexError, AttributeError):
-        raise SerializationError("jit.load: the records of places are damaged") from None
 
 
 def _check_top(tree: ast.Module, source: Source) -> None:
