@@ -146,3 +146,22 @@ def calls_an_object(x):
 
 def test_objects_of_python_are_called_as_they_are():
     assert tangrad.jit.script(calls_an_object)(tangrad.ones(1)).tolist() == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "options"),
+    [
+        ("triplet_margin_loss", [(3, 4)] * 3, {"margin": 2.0, "reduction": "sum"}),
+        ("relu", [(3,)], {"inplace": False}),
+        ("softmax", [(3, 4)], {"dim": 1}),
+        ("linear", [(2, 3), (4, 3)], {}),
+    ],
+)
+def test_functions_of_the_library_are_scripted(name, sizes, options):
+    function = getattr(nn.functional, name)
+    given = [tangrad.rand(*size) for size in sizes]
+    scripted = tangrad.jit.script(function)
+    assert scripted(*given, **options).tolist() == function(*given, **options).tolist()
+    assert scripted.name == name
+    with pytest.raises(RuntimeError, match="Expected a value of type 'Tensor'"):
+        scripted(*["a" for _ in given])

@@ -17,6 +17,7 @@ from tangrad_jit.scripting.check.world import modifier_of
 from tangrad_jit.scripting.objects.declared import define, script_declared
 from tangrad_jit.scripting.objects.function import ScriptedFunction
 from tangrad_jit.scripting.objects.known import WORLD
+from tangrad_jit.scripting.objects.library_functions import scripted_library_function
 from tangrad_jit.scripting.objects.module import ScriptedModule, scripted_module
 from tangrad_jit.scripting.program.containers import ScriptDict, ScriptList
 from tangrad_jit.scripting.program.values import fitted
@@ -67,6 +68,9 @@ def script(
         return getattr(script(obj.__self__), obj.__name__)
     if not callable(obj) and WORLD.class_type(type(obj)) is not None:
         return obj  # an instance of a class that is scripted
+    of_library = scripted_library_function(obj)
+    if of_library is not None:
+        return of_library
     if not isinstance(inspect.unwrap(obj) if callable(obj) else obj, types.FunctionType):
         raise RuntimeError(
             f"jit.script takes a function, an nn.Module or a class, not {type(obj).__name__}; "
