@@ -397,3 +397,59 @@ def with_defaults(x):
 @case(("!B", 3), ("!B", 7), ("a", 4), ("abc", 8), ("", 3))
 def centred(text: str, width: int):
     return text.center(width), text.center(width, "*")
+
+
+class Overloaded(nn.Module):
+    @torch.jit._overload_method
+    def forward(self, given: List[torch.Tensor]) -> torch.Tensor:  # noqa: F811
+        pass
+
+    @torch.jit._overload_method
+    def forward(self, given: torch.Tensor) -> torch.Tensor:  # noqa: F811
+        pass
+
+    def forward(self, given):  # noqa: F811
+        if isinstance(given, torch.Tensor):
+            parts = [given]
+        else:
+            parts = given
+        return torch.cat(parts)
+
+
+@module((t(1.0, 2.0),))
+class CallsOverloads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.joined = Overloaded()
+
+    def forward(self, x):
+        return self.joined(x), self.joined([x, x])
+
+
+@case((torch.arange(6.0),))
+def split(x):
+    first, rest = torch.tensor_split(x, indices=(1,), dim=0)
+    return first, rest, torch.tensor_split(rest, sections=2)
+
+
+class Bare(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(t(2.0))
+        self.factor = 3.0
+
+
+class Shifted(nn.Linear):
+    def __init__(self):
+        super().__init__(2, 2)
+        self.shift = 1
+
+
+@module((t(1.0, 2.0),))
+class HoldsBare(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bare, self.linear = Bare(), Shifted()
+
+    def forward(self, x):
+        return self.linear(x) * self.bare.weight * self.bare.factor

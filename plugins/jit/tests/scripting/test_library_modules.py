@@ -43,6 +43,8 @@ CASES = [
         )
     ),
     ("Threshold", {"threshold": 0.3, "value": 2.0}, ((3, 4),)),
+    *((f"AdaptiveAvgPool{d}d", {"output_size": 2}, ((1, 2, *[5] * d),)) for d in (1, 2, 3)),
+    *((f"AdaptiveMaxPool{d}d", {"output_size": 2}, ((1, 2, *[5] * d),)) for d in (1, 2, 3)),
     ("PixelShuffle", {"upscale_factor": 2}, ((1, 4, 2, 2),)),
     ("PixelUnshuffle", {"downscale_factor": 2}, ((1, 1, 4, 4),)),
     ("ChannelShuffle", {"groups": 2}, ((1, 4, 2, 2),)),

@@ -46,8 +46,10 @@ _ARGUMENTS: dict[tuple[str, str], Type] = {
 
 def is_library(module: nn.Module) -> bool:
     """Return whether a module's forward is one of `tangrad.nn`, or of a package of ours."""
-    is_class = isinstance(module, (*_CONTAINERS, ScriptModule))
-    made_by = type(module) if is_class else type(module).forward
+    forward = type(module).forward
+    # What has no forward is of whoever has written its class.
+    is_class = isinstance(module, (*_CONTAINERS, ScriptModule)) or forward is nn.Module.forward
+    made_by = type(module) if is_class else forward
     return str(made_by.__module__).split(".")[0] in ("tangrad", "tangrad_quantization")
 
 

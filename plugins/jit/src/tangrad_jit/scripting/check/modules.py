@@ -278,7 +278,9 @@ class ModuleUnit:
         function = self._replaced.get(name) or getattr(self.cls, name, None)
         if isinstance(raw, staticmethod):
             return self.world.function_meaning(raw.__func__)
-        if function is None or not isinstance(inspect.unwrap(function), types.FunctionType):
+        if function is None or function is nn.Module.forward:
+            return None
+        if not isinstance(inspect.unwrap(function), types.FunctionType):
             return None
         self.world.overloads_of(inspect.unwrap(function), self.type)
         if str(getattr(function, "_torchscript_modifier", "")) in ("ignore", "unused"):

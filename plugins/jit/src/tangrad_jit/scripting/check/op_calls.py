@@ -297,8 +297,8 @@ _ALIASES = {"input": "self", "self": "input", "axis": "dim", "dim": "axis", "kee
 def _given_name(name: str, kwargs: dict[str, Expr]) -> str | None:
     if name in kwargs:
         return name
-    other = _ALIASES.get(name)
-    return other if other in kwargs else None
+    others = ("indices", "sections") if name == "indices_or_sections" else (_ALIASES.get(name),)
+    return next((other for other in others if other in kwargs), None)
 
 
 def _is_whole(value: Expr) -> bool:

@@ -251,6 +251,19 @@ def _pooled(name: str, d: int) -> Callable[[Any], str]:
     return text
 
 
+def _adaptive(kind: str, d: int) -> Callable[[Any], str]:
+    def text(module: Any) -> str:
+        size = module.output_size
+        if getattr(module, "return_indices", False):
+            return ""
+        if not isinstance(size, int) and None in tuple(size):
+            return ""
+        call = f"torch.adaptive_{kind}_pool{d}d(input, {_sizes(size, d)})"
+        return f"return ({call})[0]" if kind == "max" else f"return {call}"
+
+    return text
+
+
 def _recurrent(module: Any) -> str:
     names = [
         f"self.{w}_l{layer}{suffix}"
@@ -419,11 +432,11 @@ _MODULES: dict[type, Callable[[Any], str]] = {
     nn.AvgPool1d: _pooled("avg", 1),
     nn.AvgPool2d: _pooled("avg", 2),
     nn.AvgPool3d: _pooled("avg", 3),
-    nn.AdaptiveAvgPool2d: lambda m: (
-        ""
-        if not isinstance(m.output_size, int) and None in tuple(m.output_size)
-        else f"return torch.adaptive_avg_pool2d(input, {_sizes(m.output_size, 2)})"
-    ),
+    **{
+        getattr(nn, f"Adaptive{kind}Pool{d}d"): _adaptive(kind.lower(), d)
+        for kind in ("Avg", "Max")
+        for d in (1, 2, 3)
+    },
     nn.Flatten: lambda m: f"return torch.flatten(input, {m.start_dim}, {m.end_dim})",
     nn.Embedding: _embedding,
     nn.LSTM: _recurrent,
@@ -458,12 +471,13 @@ def module_text(module: nn.Module, name: str) -> str:
         module: the module, whose numbers the code has as constants.
         name: the qualified name of its class in the archive.
     """
-    make = _MODULES.get(type(module))
-    body = "" if make is None else make(module)
-    if not body:
+    forward = type(module).forward
+    cls = next((c for c in type(module).__mro__ if c in _MODULES and c.forward is forward), None)
+    body = "" if cls is None else _MODULES[cls](module)
+    if not body or cls is None:
         return ""
-    further, returned = _SIGNATURES.get(type(module), ("", "Tensor"))
-    parameters = _PARAMETERS.get(type(module), ("input: Tensor", *filter(None, [further])))
+    further, returned = _SIGNATURES.get(cls, ("", "Tensor"))
+    parameters = _PARAMETERS.get(cls, ("input: Tensor", *filter(None, [further])))
     given = ",\n    ".join([f"self: {name}", *parameters])
     lines = "".join(f"    {line}\n" for line in body.split("\n"))
     return f"  def forward({given}) -> {returned}:\n{lines}"

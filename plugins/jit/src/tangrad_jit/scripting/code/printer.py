@@ -322,7 +322,7 @@ class Printer:
 
     def _on_OpCall(self, node: tree.OpCall) -> str:
         name = node.name.rpartition("::")[2]
-        kwargs = [f"{key}={self.expr(value)}" for key, value in node.kwargs.items()]
+        kwargs = [f"{_key(key, value)}={self.expr(value)}" for key, value in node.kwargs.items()]
         given = [self.expr(arg) for arg in node.args]
         if isinstance(node.callee, str):
             return f"({given[0]}).{node.callee}({', '.join([*given[1:], *kwargs])})"
@@ -366,6 +366,12 @@ class Printer:
         )
 
     def _on_Call(self, node: tree.Call) -> str:
+        owner = getattr(node.unit, "owner", None)
+        methods = owner.unit.methods if isinstance(owner, ModuleType) else {}
+        # One of several overloads; hooks are functions, as PyTorch reads them after the methods.
+        if any(one is node.unit and re.search(r"__\d+$", key) for key, one in methods.items()):
+            name = str(node.unit.qualified).rpartition(".")[2]
+            return f"({self.expr(node.args[0])}).{name}({self._each(node.args[1:])})"
         return f"{self._need(node.unit)}({self._each(node.args)})"
 
     def _on_Invoke(self, node: tree.Invoke) -> str:
@@ -543,6 +549,15 @@ def _as_list(text: str, value: tree.Expr, element: str) -> str:
     if not isinstance(value, tree.Local):
         raise UnprintableError(f"jit.save: assign {text} to a variable before it is an argument")
     return f"{listed} if ({text} is not None) else None"
+
+
+def _key(name: str, value: tree.Expr) -> str:
+    """Return what PyTorch calls a parameter that takes several types."""
+    if name != "indices_or_sections":
+        return name
+    if value.type == kinds.TENSOR:
+        return "tensor_indices_or_sections"
+    return "sections" if value.type == kinds.INT else "indices"
 
 
 _PARAMETER = re.compile(r"(\w+): (?:Optional\[)?(?:List\[(int|float)\])?")
