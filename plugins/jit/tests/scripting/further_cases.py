@@ -401,7 +401,7 @@ def centred(text: str, width: int):
 
 class Overloaded(nn.Module):
     @torch.jit._overload_method
-    def forward(self, given: List[torch.Tensor]) -> torch.Tensor:  # noqa: F811
+    def forward(self, given: List[torch.Tensor]) -> torch.Tensor:
         pass
 
     @torch.jit._overload_method

@@ -262,3 +262,69 @@ def as_whole(n: int, x):
 def test_tensors_become_numbers_only_where_nothing_is_lost(given, words):
     with pytest.raises(RuntimeError, match=words):
         tangrad.jit.script(as_whole)(1, given)
+
+
+class SetInBranch:
+    def __init__(self, c: bool):
+        if c:
+            self.x = 1
+
+
+class Chain:
+    def __init__(self):
+        self.parent = tangrad.jit.annotate(Optional[Chain], None)
+
+
+class WithMutable:
+    def __init__(self, a: List[int] = [1]):  # noqa: B006
+        self.a = a
+
+
+def makes_mutable():
+    return WithMutable().a
+
+
+class Held:
+    def __init__(self, value):
+        self.value = value
+
+
+class HoldsText(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.held = Held("1")
+
+    def forward(self):
+        return self.held.value
+
+
+def with_gradients():
+    return tangrad.ones([2], requires_grad=True)
+
+
+def initialized():
+    return nn.init.eye_(tangrad.zeros(2, 2))
+
+
+def deleted_in_a_branch(x: int):
+    a = x
+    if x > 1:
+        del a
+    return a
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda: SetInBranch, "assignment cannot be in a control-flow block"),
+        (lambda: Chain, "cannot hold instances of the same class"),
+        (lambda: makes_mutable, "Mutable default parameters are not supported"),
+        (HoldsText, "Could not cast attribute 'value' to type Tensor"),
+        (lambda: with_gradients, "Keyword argument requires_grad unknown"),
+        (lambda: initialized, "has no form in scripts"),
+        (lambda: deleted_in_a_branch, "undefined value a"),
+    ],
+)
+def test_what_would_be_something_else_is_refused(made, words):
+    with pytest.raises(RuntimeError, match=words):
+        tangrad.jit.script(made())

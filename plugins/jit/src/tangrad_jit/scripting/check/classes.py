@@ -18,7 +18,14 @@ from tangrad_jit.scripting.check.values import Bound, Value
 from tangrad_jit.scripting.source.places import Place, ScriptError, Source, place_of
 from tangrad_jit.scripting.tree.nodes import Const, Do, Expr, GetAttr, Invoke, New, Node, SetAttr
 from tangrad_jit.scripting.types.annotations import AnnotationError, type_of_object
-from tangrad_jit.scripting.types.kinds import ClassType, InterfaceType, ModuleType, Type, is_subtype
+from tangrad_jit.scripting.types.kinds import (
+    ClassType,
+    InterfaceType,
+    ModuleType,
+    Type,
+    holds,
+    is_subtype,
+)
 
 __all__ = ["ClassUnit", "ClassValue", "InterfaceUnit"]
 
@@ -219,7 +226,20 @@ class ClassUnit:
                     "in __init__()?",
                     place,
                 )
-            known = self.attributes[name] = self.declared.get(name, given.type)
+            known = self.declared.get(name, given.type)
+            if len(check.scope.frames) > 1:
+                raise ScriptError(
+                    f"First assignment cannot be in a control-flow block: give {name} a value "
+                    "before it",
+                    place,
+                )
+            if holds(known, self.type):
+                raise ScriptError(
+                    f"the attribute {name} is a {known}: instances of a class cannot hold "
+                    "instances of the same class",
+                    place,
+                )
+            self.attributes[name] = known
         if not is_subtype(given.type, known):
             raise ScriptError(
                 f"Wrong type for attribute assignment. Expected {known} but got {given.type}", place

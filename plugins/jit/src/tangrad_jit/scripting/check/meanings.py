@@ -216,6 +216,8 @@ def plain_meaning(check: Any, obj: Any, place: Place, name: str, constant: bool)
     if isinstance(obj, enum.Enum):
         return check.constant(obj, place)
     module = getattr(obj, "__module__", None) or ""
+    if module == "tangrad.nn.init":
+        return PythonObject(obj)  # these write what they are given, outside of gradients
     if isinstance(obj, types.FunctionType) and module.split(".")[0] == "tangrad":
         return Op(obj.__name__, obj)
     if isinstance(obj, (types.BuiltinFunctionType,)) and module.startswith("tangrad"):

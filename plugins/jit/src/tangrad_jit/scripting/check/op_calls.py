@@ -221,6 +221,8 @@ def call_op(
         place: of the call.
     """
     refused = []
+    if "requires_grad" in kwargs and name != "aten::tensor":
+        return [f"{name}:\n  Keyword argument requires_grad unknown."]
     for signature in signatures(callee):
         found = _bound(signature, args, kwargs)
         if isinstance(found, str):

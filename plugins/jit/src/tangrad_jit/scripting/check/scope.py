@@ -11,6 +11,8 @@ from tangrad_jit.scripting.types.kinds import ModuleType, OptionalType, Type, is
 
 __all__ = ["Frame", "Scope"]
 
+_DELETED = "undefined value"
+
 
 @dataclass(slots=True)
 class Frame:
@@ -114,6 +116,11 @@ class Scope:
                 place,
             )
 
+    def delete(self, name: str, place: Place) -> None:
+        """Take a name away: here, and after the branch in which it is."""
+        self.top.names.pop(name, None)
+        self.top.missing[name] = (f"{_DELETED} {name}: it is deleted", place)
+
     def refine(self, refined: dict[str, Type]) -> None:
         """Take what a condition has told of types."""
         self.top.names.update(refined)
@@ -132,6 +139,10 @@ class Scope:
             return
         for name in [*then.names, *(n for n in other.names if n not in then.names)]:
             self._merge_name(name, then, other, place)
+        for name, why in [*then.missing.items(), *other.missing.items()]:
+            if why[0].startswith(_DELETED):
+                self.top.names.pop(name, None)
+                self.top.missing[name] = why
 
     def _merge_name(self, name: str, then: Frame, other: Frame, place: Place) -> None:
         outside = next((f.names[name] for f in reversed(self.frames) if name in f.names), None)

@@ -283,7 +283,7 @@ class Statements(Assignments):
             place.last_column = (target.end_col_offset or 0) + self.source.indent
             if isinstance(target, ast.Name):
                 self.lookup(target.id, place)
-                self.scope.top.names.pop(target.id, None)
+                self.scope.delete(target.id, place)
                 continue
             if not isinstance(target, ast.Subscript):
                 raise FrontendError("del takes names, and elements of lists and dicts", place)

@@ -17,7 +17,7 @@ from tangrad_jit.scripting.objects.entry import Entry
 from tangrad_jit.scripting.objects.function import ConstantMap
 from tangrad_jit.scripting.objects.schema import FunctionSchema
 from tangrad_jit.scripting.program.values import Unfitting, fitted
-from tangrad_jit.scripting.types.kinds import InterfaceType
+from tangrad_jit.scripting.types.kinds import ClassType, InterfaceType
 from tangrad_jit.tracing.annotations import Attribute
 from tangrad_jit.tracing.script_module import ScriptModule
 
@@ -433,12 +433,32 @@ def filled(world: Any, scripted: ScriptedModule, module: nn.Module, memo: dict[i
 
 def _attribute(module: nn.Module, name: str, value: Any, known: Any) -> Any:
     try:
-        return fitted(value, known)
+        made = fitted(value, known)
+        if isinstance(known, ClassType):
+            _check_instance(made, known)
+        return made
     except Unfitting:
         raise RuntimeError(
             f"(While checking the attribute '{name}' of {type(module).__name__}) Expected a value "
             f"of type '{known}', but it is a {type(value).__name__}"
         ) from None
+
+
+def _check_instance(value: Any, kind: ClassType) -> None:
+    """Check what an instance holds that Python has made.
+
+    Raises:
+        RuntimeError: it is of another type than the class says.
+    """
+    for name, known in kind.unit.attributes.items():
+        held = getattr(value, name, None)
+        try:
+            fitted(held, known)
+        except Unfitting:
+            raise RuntimeError(
+                f"Could not cast attribute '{name}' to type {known}: that of this {kind} is a "
+                f"{type(held).__name__}"
+            ) from None
 
 
 def _library_copy(module: nn.Module) -> nn.Module:

@@ -37,6 +37,7 @@ __all__ = [
     "TupleType",
     "Type",
     "UnionType",
+    "holds",
     "is_subtype",
     "optional_of",
     "union_of",
@@ -280,6 +281,15 @@ def is_subtype(one: Type, other: Type) -> bool:
         and type(one) is type(other)
         and is_subtype(one.element, other.element)
     )
+
+
+def holds(kind: Type, inner: Type) -> bool:
+    """Return whether a type is another, or one of containers, unions or options of it."""
+    if kind == inner:
+        return True
+    parts = [getattr(kind, name, None) for name in ("element", "key", "value")]
+    parts += [*getattr(kind, "elements", ()), *getattr(kind, "members", ())]
+    return any(holds(part, inner) for part in parts if isinstance(part, Type))
 
 
 def optional_of(kind: Type) -> Type:
