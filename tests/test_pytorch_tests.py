@@ -74,6 +74,7 @@ def missed(kind: str, name: str, text: str = "") -> dict[str, str]:
         (missed("AttributeError", "itt"), "name"),
         (missed("AttributeError", "_lazy_clone"), "private"),
         (missed("PrivateName", "torch._refs.sum"), "private"),
+        (missed("AttributeError", "", "module 'torch._refs.a' has no attribute 'b'"), "private"),
         (missed("PrivateName", "torch._not_listed"), "name"),
         (
             missed("MissingPluginError", "m", "it has no 'tangrad._functorch.x': not there"),

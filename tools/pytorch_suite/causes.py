@@ -35,7 +35,7 @@ APART = re.compile(
 )
 # Why a test skips itself where a part of PyTorch's own build is not there.
 BUILD = re.compile(r"MKL-?DNN", re.IGNORECASE)
-MODULE = re.compile(r"module '([\w.]+)' has no attribute")
+OWNER = re.compile(r"module '([\w.]+)' has no attribute")
 WORDS = re.compile(r"does not match|String comparison|warning|not triggered|re\.compile")
 
 
@@ -52,8 +52,7 @@ def is_private(entry: dict[str, Any]) -> bool:
     names, last = private_names()
     kind, asked = entry.get("kind", ""), entry.get("name", "")
     if kind == "PrivateName":
-        parts = asked.split(".")
-        return any(".".join(parts[:n]) in names for n in range(1, len(parts) + 1))
+        return _is_below(asked, names)
     if kind == "OSError" and "Could not load this library" in entry.get("text", ""):
         return True  # it is part of PyTorch's own build
     met = MET.search(entry.get("text", ""))
@@ -61,13 +60,19 @@ def is_private(entry: dict[str, Any]) -> bool:
         found = met or MISSED.search(entry.get("text", ""))
         missed = next(filter(None, found.groups())) if found else asked
         missed = f"torch{missed}" if missed.startswith(".") else missed
-        module = MODULE.match(entry.get("text", ""))
-        if module and module[1] in names:
+        owner = OWNER.search(entry.get("text", ""))
+        if owner and _is_below(owner[1], names):
             return True
         if any(missed.startswith(f"{name}.") for name in names if name.startswith("torch._")):
             return True
         return missed in names or missed.rpartition(".")[2] in last
     return False
+
+
+def _is_below(name: str, names: frozenset[str]) -> bool:
+    """Tell whether a dotted name is a listed one, or below it."""
+    parts = name.split(".")
+    return any(".".join(parts[:n]) in names for n in range(1, len(parts) + 1))
 
 
 def cause(entry: dict[str, Any] | None) -> str:

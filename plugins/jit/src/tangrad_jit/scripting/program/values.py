@@ -213,7 +213,7 @@ def _check_sortable(values: list[Any]) -> None:
             )
     if not _is_sortable(values[0]):
         raise RuntimeError(
-            f"Contained elements in {type_of_value(values[0], _class_of)} are not sortable. Only Int, Bool, Float, String, "
+            f"Contained elements in {kind} are not sortable. Only Int, Bool, Float, String, "
             "Tensor, a User Defined Class with __lt__ method defined or Tuples of aforementioned "
             "types can be sorted."
         )
