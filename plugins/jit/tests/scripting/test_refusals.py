@@ -328,3 +328,62 @@ def deleted_in_a_branch(x: int):
 def test_what_would_be_something_else_is_refused(made, words):
     with pytest.raises(RuntimeError, match=words):
         tangrad.jit.script(made())
+
+
+def classes_of_one_name():
+    class Named:
+        def two(self) -> int:
+            return 2
+
+    first = Named
+
+    class Named:
+        def three(self) -> int:
+            return 3
+
+    return first, Named
+
+
+def test_classes_of_one_name_have_their_own_sources():
+    first, second = classes_of_one_name()
+
+    def calls():
+        return second().three()
+
+    assert tangrad.jit.script(second)().three() == 3
+    assert tangrad.jit.script(first)().two() == 2
+    assert tangrad.jit.script(calls)() == 3
+
+
+def test_the_folder_of_an_archive_is_there(tmp_path):
+    with pytest.raises(RuntimeError, match="Parent directory .* does not exist"):
+        tangrad.jit.save(tangrad.jit.script(Weighted()), str(tmp_path / "none" / "m.pt"))
+
+
+@tangrad.jit.interface
+class Stepping(nn.Module):
+    def step(self, x: tangrad.Tensor) -> tangrad.Tensor:
+        pass
+
+
+def takes_step(x: tangrad.Tensor, by: Stepping) -> tangrad.Tensor:
+    return by.step(x)
+
+
+class Steps(nn.Module):
+    @tangrad.jit.export
+    def step(self, x: tangrad.Tensor) -> tangrad.Tensor:
+        return x + 1
+
+
+class StepsNumbers(nn.Module):
+    @tangrad.jit.export
+    def step(self, x: int) -> int:
+        return x + 1
+
+
+def test_an_argument_serves_the_interface_of_its_parameter():
+    scripted = tangrad.jit.script(takes_step)
+    assert scripted(tangrad.ones(1), tangrad.jit.script(Steps())).tolist() == [2.0]
+    with pytest.raises(RuntimeError, match="is not compatible with interface"):
+        scripted(tangrad.ones(1), tangrad.jit.script(StepsNumbers()))

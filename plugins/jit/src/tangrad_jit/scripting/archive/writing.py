@@ -38,7 +38,8 @@ def write_module(module: Any, f: Any, extra_files: dict[str, Any] | None = None)
         extra_files: name -> text or bytes to keep beside it.
 
     Raises:
-        RuntimeError: it calls Python, or has something else that no archive holds.
+        RuntimeError: it calls Python, or has something else that no archive holds; or the folder
+            does not exist.
     """
     made = _Archive()
     root = made.module(module)
@@ -404,6 +405,8 @@ def _write(f: Any, made: _Archive, data: bytes, extra_files: dict[str, Any] | No
         constants.tensor(tensor)
     constants.out += b"t"
     target = os.fspath(f) if isinstance(f, os.PathLike) else f
+    if isinstance(target, str) and not os.path.isdir(os.path.dirname(target) or "."):
+        raise RuntimeError(f"Parent directory {os.path.dirname(target)} does not exist.")
     root = "archive"
     if isinstance(target, str):  # as PyTorch names it
         root = os.path.basename(target).rpartition(".")[0] or os.path.basename(target) or root

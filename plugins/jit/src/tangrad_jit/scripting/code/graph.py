@@ -52,7 +52,7 @@ def shown_type(kind: Type) -> str:
     if isinstance(kind, EnumType):
         return f"Enum<{kind}>"
     if isinstance(kind, FutureType):
-        return f"{type(kind).__name__.removesuffix('Type')}({shown_type(kind.element)})"
+        return f"{type(kind).__name__.removesuffix('Type')}[{shown_type(kind.element)}]"
     if isinstance(kind, TupleType) and not kind.names:
         return f"({', '.join(map(shown_type, kind.elements))})"
     return str(kind)

@@ -96,7 +96,9 @@ class Entry:
                 member = f"Expected a member of {parameter.type} but instead found type {found}\n"
             elif isinstance(parameter.type, kinds.TupleType) and parameter.type.names:
                 member = f"(aka NamedTuple({', '.join(parameter.type.names)}))\n"
-            elif str(error).startswith("missing"):
+            elif str(error).startswith("missing") or isinstance(
+                parameter.type, kinds.InterfaceType
+            ):
                 member = f"{error}\n"
             elif parameter.inferred:
                 member = (

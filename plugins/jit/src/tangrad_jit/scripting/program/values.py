@@ -409,7 +409,17 @@ def is_of(value: Any, kind: Type) -> bool:
 def _has_type(value: Any, kind: Any) -> bool:
     if isinstance(kind, ClassType):
         return isinstance(value, kind.unit.cls)
-    return all(callable(getattr(value, name, None)) for name in kind.unit.methods)
+    return not _lacking(value, kind)
+
+
+def _lacking(value: Any, kind: InterfaceType) -> str:
+    """Return why an object does not serve an interface, or ""."""
+    unit = getattr(value, "script_unit", None)
+    have = kind.unit.world.class_type(type(value)) if unit is None else unit.type
+    if have is None:
+        named = all(callable(getattr(value, name, None)) for name in kind.unit.methods)
+        return "" if named else f"a {type(value).__name__} does not have the methods of {kind}"
+    return str(kind.unit.lacking(have))
 
 
 class Unfitting(TypeError):
@@ -473,6 +483,8 @@ def fitted(value: Any, kind: Type) -> Any:
         if isinstance(kind, ClassType):
             lacking = [name for name in kind.unit.attributes if not hasattr(value, name)]
             raise Unfitting(f"missing attribute {lacking[0]}" if lacking else "")
+        if isinstance(kind, InterfaceType):
+            raise Unfitting(_lacking(value, kind))
         raise Unfitting(type(value).__name__)
     if type(value) is int and not -(1 << 63) <= value < 1 << 63:
         raise Unfitting("an integer of more than 64 bits")

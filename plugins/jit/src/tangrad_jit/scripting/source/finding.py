@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import linecache
 from typing import Any
 
 from tangrad_jit.scripting.source.places import FrontendError, ScriptError, Source
@@ -42,7 +43,35 @@ def parse_class(cls: type) -> tuple[Source, ast.ClassDef]:
     found = tree.body[0] if tree.body else None
     if not isinstance(found, ast.ClassDef):
         raise ScriptError(f"Expected a class as the source of {_named(cls)}")
+    line = _line_of_member(cls, source.file)
+    if line is not None and not source.first <= line < source.first + len(source.lines):
+        return _class_at(cls, line, source)
     return source, found
+
+
+def _line_of_member(cls: type, file: str) -> int | None:
+    """Return the line of a method that stands in a class, or None where there is none."""
+    for member in vars(cls).values():
+        code = getattr(getattr(member, "__func__", member), "__code__", None)
+        is_own = code is not None and code.co_qualname == f"{cls.__qualname__}.{code.co_name}"
+        if is_own and code.co_filename == file:
+            return int(code.co_firstlineno)
+    return None
+
+
+def _class_at(cls: type, line: int, other: Source) -> tuple[Source, ast.ClassDef]:
+    """Return the class that has a line: Python itself finds the first of several of one name."""
+    lines = linecache.getlines(other.file)
+    whole = Source(other.file, 1, [one.rstrip("\n") for one in lines])
+    nodes = [
+        node
+        for node in ast.walk(parse_text("".join(lines), whole))
+        if isinstance(node, ast.ClassDef) and node.name == cls.__name__
+    ]
+    found = [node for node in nodes if node.lineno <= line <= (node.end_lineno or node.lineno)]
+    if not found:
+        return other, next(iter(nodes))
+    return whole, max(found, key=lambda node: node.lineno)
 
 
 def _named(obj: Any) -> str:
