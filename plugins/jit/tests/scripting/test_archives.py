@@ -293,3 +293,29 @@ def test_archives_are_named_after_their_file_and_hold_constants(tmp_path):
             (RuntimeError, torch.jit.Error), match="annotated to be ignored and cannot be run"
         ):
             loaded(side.ones(1), True)
+
+
+class Shares(tangrad.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = tangrad.jit.script(tangrad.nn.Linear(2, 2))
+        self.again = tangrad.nn.ModuleDict({"layer": self.layer})
+
+    def forward(self, x):
+        return self.layer(x), self.again["layer"] is self.layer
+
+
+def test_a_module_that_is_there_twice_is_one_module():
+    file = saved(tangrad, tangrad.jit.script(Shares()))
+    for side in (tangrad, torch):
+        file.seek(0)
+        loaded = side.jit.load(file)
+        assert loaded(side.ones(2))[1]
+        assert len(list(loaded.parameters())) == 2
+
+
+def test_a_module_of_the_library_is_saved_in_its_mode():
+    dropout = tangrad.jit.script(tangrad.nn.Dropout(0.9))
+    dropout.eval()
+    file = saved(tangrad, dropout)
+    assert torch.jit.load(file)(torch.ones(100)).tolist() == [1.0] * 100

@@ -311,16 +311,17 @@ class _Archive:
             return
         pickler.new_object(prefix, last)
         attributes: dict[str, Type] = {}
+        holder = module
         if unit is not None and "library_module" not in vars(module):
             attributes = unit.attributes
         else:
-            module = vars(module).get("library_module", module)
-            attributes = dict.fromkeys([*module._parameters, *module._buffers], kinds.TENSOR)
+            holder = vars(module).get("library_module", module)
+            attributes = dict.fromkeys([*holder._parameters, *holder._buffers], kinds.TENSOR)
             attributes["training"] = kinds.BOOL
         for key, kind in attributes.items():
             pickler.text(key)
-            pickler.value(getattr(module, key), kind)
-        for key, child in module._modules.items():
+            pickler.value(getattr(module if key == "training" else holder, key), kind)
+        for key, child in holder._modules.items():
             if key in attributes:
                 continue
             pickler.text(key)
