@@ -146,10 +146,12 @@ class SafeUnpickler:
 
     def _reduce(self) -> None:
         args, function = self._pop(), self._pop()
-        if not isinstance(args, tuple):
+        # Archives of scripts make members of enums from their plain values.
+        given = (args,) if getattr(function, "takes_value", False) else args
+        if not isinstance(given, tuple):
             raise self._error("the pickle calls a function with something else than a tuple")
-        self._check_call(function, args)
-        self._stack.append(function(*args))
+        self._check_call(function, given)
+        self._stack.append(function(*given))
 
     def _check_call(self, function: Any, args: tuple[Any, ...]) -> None:
         if not self._may_call(function, args):

@@ -2,6 +2,7 @@
 
 # ruff: noqa: UP006, UP007, UP031, UP035, UP045, C408
 import dataclasses
+import enum
 from typing import Dict, List, Optional, Tuple, Union
 
 import scripted_side as torch
@@ -453,3 +454,21 @@ class HoldsBare(nn.Module):
 
     def forward(self, x):
         return self.linear(x) * self.bare.weight * self.bare.factor
+
+
+class Colour(enum.Enum):
+    RED = "r"
+    GREEN = "g"
+
+
+@module((t(1.0),))
+class HoldsMembers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one = Colour.GREEN
+        self.several = [Colour.RED, Colour.GREEN]
+
+    def forward(self, x):
+        if self.one == Colour.RED:
+            return x, self.several[0].value
+        return x + len(self.several), self.several[1].value

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import enum
 import struct
 from typing import Any
 
 import tangrad
 from tangrad_jit.scripting.program.codes import rt_code
 from tangrad_jit.scripting.types import kinds
-from tangrad_jit.scripting.types.kinds import DictType, ListType, OptionalType, TupleType, Type
+from tangrad_jit.scripting.types.kinds import (
+    DictType,
+    EnumType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+)
 
 __all__ = ["ObjectPickler"]
 
@@ -129,6 +137,11 @@ class ObjectPickler:
             kind = kind.element
         if value is None:
             self.out += b"N"
+        elif isinstance(value, enum.Enum) and isinstance(kind, EnumType):
+            prefix, _, last = self._type_text(kind).rpartition(".")
+            self.name(prefix, last)
+            self.value(value.value, kind.value)
+            self.out += b"R"
         elif isinstance(value, bool):
             self.out += b"\x88" if value else b"\x89"
         elif isinstance(value, int):

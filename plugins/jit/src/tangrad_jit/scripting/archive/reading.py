@@ -76,6 +76,16 @@ class _Held:
             vars(self).update(state)
 
 
+class _Member:
+    """A member of an enum of the archive, as its pickle has it: by its value."""
+
+    takes_value = True
+    qualified = ""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 class _Storage:
     """The name of a kind of storages."""
 
@@ -168,7 +178,9 @@ class _Reader:
         if module.split(".")[0] == "__torch__":
             qualified = f"{module}.{name}"
             if qualified not in self._classes:
-                self._classes[qualified] = type("Held", (_Held,), {"qualified": qualified})
+                is_enum = isinstance(self.code.find(qualified), kinds.EnumType)
+                base = _Member if is_enum else _Held
+                self._classes[qualified] = type("Held", (base,), {"qualified": qualified})
             return self._classes[qualified]
         if module == "torch" and name in _DTYPES:
             return _Storage(_DTYPES[name])
@@ -236,7 +248,9 @@ class _Reader:
 
     # --- objects
 
-    def _object(self, held: _Held) -> Any:
+    def _object(self, held: _Held | _Member) -> Any:
+        if isinstance(held, _Member):
+            return self._member(held)
         known = self._made.get(id(held))
         if known is not None:
             return known
@@ -253,6 +267,15 @@ class _Reader:
                     setattr(made, name, self._value(vars(held)[name], attribute))
             return made
         raise SerializationError(f"jit.load: the archive has no code of {held.qualified}")
+
+    def _member(self, held: _Member) -> Any:
+        members = list(self.code.find(held.qualified).python_class)
+        for member in members:
+            if type(member.value) is type(held.value) and member.value == held.value:
+                return member
+        raise SerializationError(
+            f"jit.load: {held.qualified} has no member of the value {held.value!r:.40}"
+        )
 
     def _script_object(self, held: _Held, cls: Any) -> Any:
         """Return an object of `tangrad.classes` from the state that the archive holds."""
@@ -331,7 +354,7 @@ class _Reader:
                     )
 
     def _value(self, value: Any, kind: kinds.Type) -> Any:
-        if isinstance(value, _Held):
+        if isinstance(value, (_Held, _Member)):
             return self._object(value)
         if isinstance(value, (list, tuple, dict)):
             value = _replaced(value, self._object)
@@ -356,7 +379,7 @@ def _device(text: Any) -> Any:
 
 
 def _replaced(value: Any, make: Any) -> Any:
-    if isinstance(value, _Held):
+    if isinstance(value, (_Held, _Member)):
         return make(value)
     if isinstance(value, list):
         return [_replaced(item, make) for item in value]

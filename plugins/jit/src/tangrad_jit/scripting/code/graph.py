@@ -30,31 +30,36 @@ from tangrad_jit.scripting.types.kinds import (
 __all__ = ["Block", "ScriptGraph", "ScriptNode", "ScriptValue", "shown_type"]
 
 
-def shown_type(kind: Type) -> str:
+# PyTorch shows what a dict holds in another way.
+_IN_DICT = "()"
+
+
+def shown_type(kind: Type, around: str = "[]") -> str:
     """Return a type as graphs show it: `int[]`, `Tensor?`."""
     if kind == NUMBER:
         return "Scalar"
     if isinstance(kind, ListType):
-        return f"{shown_type(kind.element)}[{kind.broadcast or ''}]"
+        return f"{shown_type(kind.element, around)}[{kind.broadcast or ''}]"
     if isinstance(kind, TupleType) and kind.names:
         fields = [
-            f"{name} : {shown_type(member)}"
+            f"{name} : {shown_type(member, around)}"
             + (f" = {text_of(kind.defaults[name], quote='')}" if name in kind.defaults else "")
             for name, member in zip(kind.names, kind.elements, strict=True)
         ]
         return f"NamedTuple({', '.join(fields)})"
     if isinstance(kind, OptionalType):
-        return f"{shown_type(kind.element)}?"
+        return f"{shown_type(kind.element, around)}?"
     if isinstance(kind, DictType):
-        return f"Dict({shown_type(kind.key)}, {shown_type(kind.value)})"
+        return f"Dict({shown_type(kind.key, _IN_DICT)}, {shown_type(kind.value, _IN_DICT)})"
     if isinstance(kind, UnionType):
-        return f"Union({', '.join(map(shown_type, kind.members))})"
+        return f"Union({', '.join(shown_type(member, around) for member in kind.members)})"
     if isinstance(kind, EnumType):
         return f"Enum<{kind}>"
     if isinstance(kind, FutureType):
-        return f"{type(kind).__name__.removesuffix('Type')}[{shown_type(kind.element)}]"
+        inner = shown_type(kind.element, around)
+        return f"{type(kind).__name__.removesuffix('Type')}{around[0]}{inner}{around[1]}"
     if isinstance(kind, TupleType) and not kind.names:
-        return f"({', '.join(map(shown_type, kind.elements))})"
+        return f"({', '.join(shown_type(member, around) for member in kind.elements)})"
     return str(kind)
 
 
