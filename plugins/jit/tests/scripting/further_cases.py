@@ -472,3 +472,18 @@ class HoldsMembers(nn.Module):
         if self.one == Colour.RED:
             return x, self.several[0].value
         return x + len(self.several), self.several[1].value
+
+
+def coloured(x, colour: Colour = Colour.GREEN):
+    return x, colour.value
+
+
+@case((t(1.0),))
+def of_default_members(x):
+    return coloured(x), coloured(x, Colour.RED)
+
+
+@case((t(1.0),), (t(1),))
+def dtype_of_either(x):
+    dtype = x.dtype if torch.is_floating_point(x) else torch.float64
+    return torch.zeros([2], dtype=dtype)

@@ -66,6 +66,8 @@ class ArchiveNames:
 
     #: Functions inside of functions are closures for `fork`.
     has_closures = True
+    #: Dtypes are numbers there, also as members of lists.
+    has_codes = True
 
     def __init__(
         self,
@@ -224,7 +226,7 @@ class _ArchiveOp(Value):
             if found is not None:
                 return found
         if len(given) == 1 and self.name in ATTRIBUTES and given[0].type == kinds.TENSOR:
-            return GetAttr(place, ATTRIBUTES[self.name], given[0], self.name)
+            return check.attribute_of(given[0], self.name, place)  # type: ignore[no-any-return]
         named.pop("pin_memory", None)
         if self.name in SEVERAL:
             kind = TupleType([kinds.TENSOR] * SEVERAL[self.name])

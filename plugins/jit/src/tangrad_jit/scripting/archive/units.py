@@ -115,8 +115,12 @@ class ArchiveCode:
         return Unit(self.world, node.name, name, source, node, self.names, defaults, owner)
 
     def _default(self, node: ast.expr, source: Source) -> Any:
-        """Return a default: a literal, or a tensor of the archive."""
+        """Return a default: a literal, a tensor of the archive, or a member of an enum of it."""
         name = ast.unparse(node)
+        if isinstance(node, ast.Attribute) and name.startswith("__torch__."):
+            kind = self.find(name.rpartition(".")[0])
+            if isinstance(kind, EnumType) and node.attr in kind.python_class.__members__:
+                return kind.python_class[node.attr]
         number = name.removeprefix("CONSTANTS.c")
         if number != name and number.isdigit() and int(number) < len(self.constants):
             return self.constants[int(number)]

@@ -201,7 +201,10 @@ class Attributes:
 
     def _of_tensor(self, owner: Expr, name: str, place: Place) -> Any:
         if name in ATTRIBUTES:
-            return GetAttr(place, ATTRIBUTES[name], owner, name)
+            found = GetAttr(place, ATTRIBUTES[name], owner, name)
+            if name == "dtype" and getattr(self.names, "has_codes", False):
+                return Convert(place, kinds.INT, found, "code")
+            return found
         known = hasattr(tangrad.Tensor, name)
         if known and (name in ("to", "tolist", "new_tensor") or is_builtin(name) or is_op(name)):
             return Bound(owner, name)
