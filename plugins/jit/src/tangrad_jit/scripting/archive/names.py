@@ -226,7 +226,7 @@ class _ArchiveOp(Value):
             if found is not None:
                 return found
         if len(given) == 1 and self.name in ATTRIBUTES and given[0].type == kinds.TENSOR:
-            return check.attribute_of(given[0], self.name, place)  # type: ignore[no-any-return]
+            return check.attribute_of(given[0], self.name, place)
         named.pop("pin_memory", None)
         if self.name in SEVERAL:
             kind = TupleType([kinds.TENSOR] * SEVERAL[self.name])

@@ -472,7 +472,8 @@ def module_text(module: nn.Module, name: str) -> str:
         name: the qualified name of its class in the archive.
     """
     forward = type(module).forward
-    cls = next((c for c in type(module).__mro__ if c in _MODULES and c.forward is forward), None)
+    known = (c for c in type(module).__mro__ if c in _MODULES)
+    cls = next((c for c in known if getattr(c, "forward", None) is forward), None)
     body = "" if cls is None else _MODULES[cls](module)
     if not body or cls is None:
         return ""

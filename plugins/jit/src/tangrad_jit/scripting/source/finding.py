@@ -53,8 +53,9 @@ def _line_of_member(cls: type, file: str) -> int | None:
     """Return the line of a method that stands in a class, or None where there is none."""
     for member in vars(cls).values():
         code = getattr(getattr(member, "__func__", member), "__code__", None)
-        is_own = code is not None and code.co_qualname == f"{cls.__qualname__}.{code.co_name}"
-        if is_own and code.co_filename == file:
+        if code is None or code.co_filename != file:
+            continue
+        if code.co_qualname == f"{cls.__qualname__}.{code.co_name}":
             return int(code.co_firstlineno)
     return None
 

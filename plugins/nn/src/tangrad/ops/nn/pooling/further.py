@@ -144,10 +144,10 @@ def _fractional(
             f"{list(input.shape)}"
         )
     axes = ("time", "height", "width")[-spatial:]
-    for axis, n, k, o in zip(axes, sizes, kernel, outs, strict=True):
+    for called, n, k, o in zip(axes, sizes, kernel, outs, strict=True):
         if o < 0 or k < 1 or o + k - 1 > n:
             raise RuntimeError(
-                f"{name}: pool {axis} {k} too large relative to input {axis} {n}, of which {o} "
+                f"{name}: pool {called} {k} too large relative to input {called} {n}, of which {o} "
                 "results need at least output_size + kernel_size - 1"
             )
     if samples is None:
