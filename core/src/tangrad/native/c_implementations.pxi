@@ -133,13 +133,14 @@ cdef int find_c_implementation(Op op, list params) except -1:
         raise TypeError(f"'{op.name}': there is no C implementation '{op.c_implementation}'")
     kind, number, reads, _ = C_IMPLEMENTATIONS[op.c_implementation]
     if kind != op.kind:
-        raise TypeError(f"'{op.name}' is of kind {op.kind}: its C implementation '{op.c_implementation}' stands in for a {kind}")
+        raise TypeError(f"'{op.name}' is of kind {op.kind}: its C implementation '{op.c_implementation}' stands in for "
+                        f"a {kind}")
     types = {p[0]: p[1] for p in params}
     for k, declared in enumerate(reads.split(", ")):
         type_, name = declared.split(" ")
         if types.get(name) != type_:
-            raise TypeError(f"'{op.name}': its C implementation '{op.c_implementation}' (native/c_implementations.pxi) reads '{declared}', which the "
-                            "signature does not have; change both together")
+            raise TypeError(f"'{op.name}': its C implementation '{op.c_implementation}' (native/c_implementations.pxi) "
+                            f"reads '{declared}', which the signature does not have; change both together")
         op.at[k] = op.names.index(name)
     return set_c_implementation(op, number)
 

@@ -49,6 +49,7 @@ cpdef OpMethod method_of(Op op):
         method.node_name, method.kind_, method.functional, method.inplace = \
             op.node_name, op.kind_, op.functional, op.inplace
         method.overloads, method.names, method.varargs = op.overloads, op.names, op.varargs
-        method.takes_out, method.c_implementation, method.return_type = op.takes_out, op.c_implementation, op.return_type
+        method.takes_out, method.return_type = op.takes_out, op.return_type
+        method.c_implementation = op.c_implementation
         op.method_ = method
     return op.method_
