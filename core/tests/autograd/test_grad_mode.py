@@ -80,3 +80,13 @@ def test_the_switch_of_threads_is_kept_and_told() -> None:
         switch(False)
         assert not told.is_multithreading_enabled()
         switch(True)
+
+
+@pytest.mark.parametrize("block", ["no_grad", "inference_mode"])
+def test_a_view_of_an_unrecorded_view_says_where_that_was_made(block):
+    x = tangrad.zeros(2)
+    with getattr(tangrad, block)():
+        view = x.view(2)
+    view.requires_grad_()
+    with pytest.raises(RuntimeError, match=f"a view of a view .* is being .* inside the {block} "):
+        view.view(2).div_(2)

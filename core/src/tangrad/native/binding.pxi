@@ -489,8 +489,8 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
         wrapped = tuple([wrap_dim(d, n, op.title) for d in dims])
         if len(set(wrapped)) != len(wrapped):
             twice = [d for d in wrapped if wrapped.count(d) > 1][0]
-            raise RuntimeError(f"{op.title}: repeated dim in `{op.names[k]}`: dim {twice} appears multiple times in the "
-                               f"list of dims {list(dims)}")
+            raise RuntimeError(f"{op.title}: repeated dim in `{op.names[k]}`: dim {twice} appears multiple times in "
+                               f"the list of dims {list(dims)}")
         return wrapped
     if code == P_FLOAT or code == P_FLOAT_OPT:
         if PyFloat_Check(<object>value):

@@ -270,14 +270,15 @@ cdef object view_error(Tensor t, str what, str where):
     """The error of a write, to a view or to what it shows, that the view's history cannot follow."""
     cdef bint unrecorded = t.flags & NO_GRAD_VIEW and not isinstance(t.grad_fn_, FunctionNode)
     cdef str made = "inference mode" if t.flags & INFERENCE_VIEW else "no_grad mode"
-    cdef str text
+    cdef str text, block
     if unrecorded:
+        block = "inference_mode" if t.flags & INFERENCE_VIEW else "no_grad"
         text = "A view was" if t.grad_fn_ is None else (
             f"Output {t.output_nr_} of {node_name(t.grad_fn_)} is a view of a view which was")
         text += (f" created in {made} and {what} modified inplace "
-                f"{'in normal mode' if t.flags & INFERENCE_VIEW else 'with grad mode enabled'}. Given that this use "
-                "case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view "
-                f"and the inplace either both inside the {made.split(' ')[0]} block or both outside.")
+                 f"{'in normal mode' if t.flags & INFERENCE_VIEW else 'with grad mode enabled'}. Given that this use "
+                 "case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the "
+                 f"view and the inplace either both inside the {block} block or both outside.")
     else:
         text = (f"Output {t.output_nr_} of {'a function' if t.grad_fn_ is None else node_name(t.grad_fn_)} is a view "
                 f"and {what} modified inplace. ")

@@ -226,7 +226,7 @@ cdef list checked_outs(Op op, object out, Py_ssize_t count, bint needs):
 
 
 cdef int check_apart(Op op, tuple args, list outs, bint inplace=False) except -1:
-    """Refuse an out= that shares memory with an input, or within itself; the first input may be one written in place."""
+    """Refuse an out= that shares memory with an input, or within itself; the first input may be what is written."""
     cdef Tensor o
     cdef int i
     for given in outs:
