@@ -293,7 +293,7 @@ def _text(what: str, extra: str, absolute: str, relative: str, rtol: float, atol
 
 
 def _name(dtype: Any) -> str:
-    return dtype.name
+    return str(dtype).rpartition(".")[2]
 
 
 def _as_tensors(actual: Any, expected: Any, options: _Options) -> tuple[Any, Any]:

@@ -443,7 +443,7 @@ def broadcast_tensors(tensors: Sequence[Any]) -> Any:
     ],
     oracle=lambda torch, tensors, indexing="ij": torch.meshgrid(*tensors, indexing=indexing),
     errors=lambda s: [
-        (s([s.tensor(2, 2)]), RuntimeError, "scalar or 1D"),
+        (s([s.tensor(2, 2)]), RuntimeError, "0D or 1D"),
         (s([s.tensor(2)], indexing="ab"), RuntimeError, 'one of "xy" or "ij"'),
     ],
 )

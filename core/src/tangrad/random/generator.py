@@ -62,7 +62,7 @@ def _as_tensor(state: bytes) -> Any:
 
 
 def _as_bytes(state: Any, size: int) -> bytes:
-    if not hasattr(state, "dtype") or state.dtype.name != "uint8":
+    if not hasattr(state, "dtype") or str(state.dtype).rpartition(".")[2] != "uint8":
         raise TypeError("expected a uint8 tensor as generator state, as get_state() returns it")
     if state.numel() != size:
         raise RuntimeError(

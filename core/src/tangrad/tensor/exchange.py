@@ -37,7 +37,7 @@ _NUMPY_DTYPES = (
 
 def name_of(dtype: Any) -> str:
     """Return a dtype's name without its package."""
-    return dtype.name
+    return str(dtype).rpartition(".")[2]
 
 
 def dtype_named(name: str) -> Any:

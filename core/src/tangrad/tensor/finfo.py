@@ -37,7 +37,7 @@ def _name_of(function: str, dtype: Any) -> str:
             f"{function}(): argument 'type' (position 1) must be a dtype, not "
             f"{type(dtype).__name__}"
         )
-    return dtype.name
+    return str(dtype).rpartition(".")[2]
 
 
 def _registered_limits(dtype: Any) -> dict[str, float] | None:

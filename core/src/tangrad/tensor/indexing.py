@@ -149,7 +149,7 @@ def _is_tensor(item: Any) -> bool:
 
 
 def _dtype_name(x: Any) -> str:
-    return x.dtype.name
+    return str(x.dtype).rpartition(".")[2]
 
 
 def _is_mask(x: Any) -> bool:

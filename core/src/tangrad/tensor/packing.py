@@ -195,7 +195,7 @@ def _element(leaf: Any) -> Any:
 
 
 def _element_dtype(leaf: Any) -> str:
-    name = leaf.dtype.name
+    name = str(leaf.dtype).rpartition(".")[2]
     if not is_packable(name):
         raise TypeError(
             f"can't convert np.ndarray of type {name}; the supported types are: "

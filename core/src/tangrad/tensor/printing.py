@@ -184,7 +184,7 @@ def _dtype_is_evident(x: Any, default_dtype: Any, has_values: bool) -> bool:
 
 
 def _dtype_name(dtype: Any) -> str:
-    return dtype.name
+    return str(dtype).rpartition(".")[2]
 
 
 def _complex_of(name: str) -> str:

@@ -29,7 +29,7 @@ def require_fit(value: Any, dtype: Any, name: str) -> None:
 
 
 def _fits(value: Any, dtype: Any) -> bool:
-    kind = dtype.name
+    kind = str(dtype).rpartition(".")[2]
     if isinstance(value, complex):
         if value.imag and not dtype.is_complex:
             return kind == "bool"

@@ -85,10 +85,11 @@ SECTIONS: dict[str, str] = {
     ),
     "not-there-yet": "Tensor.index jagged sparse_bsc sparse_bsr sparse_csc",
     "what-pytorchs-own-tests-ask-for": (
-        "Tensor.detach_ Tensor.grad Tensor.index_add_ Tensor.index_copy_ Tensor.put_ "
-        "Tensor.requires_grad_ Tensor.retain_grad Tensor.scatter_ autograd.functional "
-        "autograd.grad detach_ func.grad func.jacfwd func.jacrev func.jvp func.vjp func.vmap "
-        "nn.functional.elu_ nn.functional.grad nn.functional.leaky_relu_ nn.grad vmap"
+        "Tensor.detach_ Tensor.grad Tensor.index_reduce Tensor.put_ Tensor.requires_grad_ "
+        "Tensor.retain_grad Tensor.scatter_reduce autograd.functional autograd.grad detach_ "
+        "func.grad func.jvp func.vjp func.vmap index_reduce nn.functional.elu_ nn.functional.grad "
+        "nn.functional.interpolate nn.functional.leaky_relu_ nn.functional.max_unpool1d nn.grad "
+        "scatter_reduce uint8 use_deterministic_algorithms vmap"
     ),
     "quantization": (
         "Tensor.add Tensor.sigmoid Tensor.tanh add ao.quantization.HistogramObserver "
