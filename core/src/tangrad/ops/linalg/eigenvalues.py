@@ -55,7 +55,7 @@ def same_phases(
 
     def constant(tensor: Any, library: Any) -> Any:
         # By way of lists: a tensor inside of a transform has no memory to share.
-        dtype = tensor.dtype.name
+        dtype = str(tensor.dtype).rpartition(".")[2]  # of PyTorch, too
         return library.tensor(tensor.tolist(), dtype=getattr(library, dtype))
 
     wanted = constant(op(constant(a, tangrad), option)[where], torch)
