@@ -5,6 +5,9 @@ import pytest
 import tangrad
 from tangrad.utils.benchmark import Compare, Measurement, TaskSpec, Timer, select_unit
 
+# PyTorch's timers import it, and warn if nobody else has before.
+pytestmark = pytest.mark.filterwarnings("ignore:The distutils package:DeprecationWarning")
+
 
 class Clock:
     """Time passes only when a statement says so."""

@@ -186,6 +186,8 @@ class Unit:
                 )
 
     def _check_default(self, name: str, kind: Type, default: Any, inferred: bool) -> None:
+        if isinstance(kind, kinds.EnumType) and isinstance(default, kind.python_class):
+            return  # an archive's own, whose class has no other name
         given = type_of_value(default, self.world.class_type)
         if given is None or kind == kinds.ANY:
             return
