@@ -87,3 +87,13 @@ def test_a_wrong_file_is_named_with_its_line(tmp_path, content, said):
         read(file, "\t\t")
     with pytest.raises(RuntimeError, match="Cannot open"):
         read(tmp_path / "none")
+
+
+def test_a_table_and_a_rest_of_other_widths_are_refused():
+    table = tangrad.ones(1, 2)
+    with pytest.raises(RuntimeError, match=r"\(1, 2\).* has another width"):
+        Vectors(["a"], [0], table, tangrad.ones(3))
+    with pytest.raises(RuntimeError, match="no table"):
+        Vectors(["a"], [0], tangrad.ones(1), tangrad.ones(1))
+    empty = Vectors([], [], tangrad.empty(0), tangrad.ones(1))
+    assert empty["a"].tolist() == [1.0]

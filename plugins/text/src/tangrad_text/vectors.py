@@ -42,7 +42,7 @@ class Vectors:
             if not 0 <= index < len(vectors):
                 raise RuntimeError(f"{token!r} has row {index} of {len(vectors)} vectors")
             self._stoi[token] = index
-        if vectors.ndim != 2 or unk_tensor.shape != vectors.shape[1:]:
+        if vectors.numel() and (vectors.ndim != 2 or unk_tensor.shape != vectors.shape[1:]):
             raise RuntimeError(
                 f"Vectors: vectors of shape {tuple(vectors.shape)} are no table of (rows, width), "
                 f"or the vector of other tokens, {tuple(unk_tensor.shape)}, has another width"
