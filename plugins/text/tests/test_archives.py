@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from tangrad_text.archives import extract_archive, removed_on_failure
+from tangrad_text.archives import Archive, extract_archive
 
 
 def tar(path, *members):
@@ -55,7 +55,7 @@ def test_a_gz_stands_beside_its_content(tmp_path):
     assert (tmp_path / "words.txt").read_bytes() == b"words"
 
 
-@pytest.mark.parametrize("outside", ["../out.txt", "sub/../../out.txt", "/tmp/out.txt"])
+@pytest.mark.parametrize("outside", ["../out.txt", "sub/../../out.txt", "/out.txt"])
 @pytest.mark.parametrize(("pack", "name"), [(tar, "a.tar.gz"), (packed_zip, "a.zip")])
 def test_a_member_outside_the_folder_is_refused(tmp_path, pack, name, outside):
     archive = pack(tmp_path / name, ("inside.txt", b"1"), (outside, b"2"))
@@ -99,16 +99,12 @@ def test_another_ending_is_refused_by_name():
         extract_archive("words.7z")
 
 
-def test_what_failed_is_removed_but_archives(tmp_path):
-    (tmp_path / "before.txt").touch()
-
-    def fail():
-        with removed_on_failure(tmp_path):
-            (tmp_path / "sub").mkdir()
-            (tmp_path / "sub" / "half.txt").touch()
-            (tmp_path / "a.zip").touch()
-            raise OSError("cut")
-
-    with pytest.raises(OSError, match="cut"):
-        fail()
-    assert left(tmp_path) == ["a.zip", "before.txt"]
+def test_what_others_write_beside_a_failing_extraction_stays(tmp_path):
+    archive = packed_zip(tmp_path / "a.zip", ("one.txt", b"1"), ("../out.txt", b"2"))
+    (tmp_path / "others.txt").touch()
+    with Archive(archive) as file, pytest.raises(RuntimeError, match="lies outside"):
+        file.extractall(str(tmp_path))
+    assert left(tmp_path) == ["a.zip", "others.txt"]
+    with Archive(packed_zip(tmp_path / "b.zip", ("others.txt", b"1"))) as file:
+        file.extractall(str(tmp_path))
+    assert (tmp_path / "others.txt").read_bytes() == b"1"

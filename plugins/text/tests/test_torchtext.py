@@ -159,7 +159,7 @@ open("data/datasets/AG_NEWS/test.csv", "w").write('"1","a","b"\\n')
 refused("checksum", lambda: list(datasets.AG_NEWS("data", split="test")))
 places = ("to", "vectors", "data/datasets/AG_NEWS")
 said["left"] = sorted(name for place in places for name in os.listdir(place))
-said["filter"] = "extraction_filter" in vars(tarfile.TarFile)
+said["filter"] = tarfile.TarFile.extraction_filter  # of the whole process: it is not ours
 print("OUTCOME", json.dumps({"name": "said", "value": said}))
 """
 
@@ -169,9 +169,9 @@ def test_what_torchtext_does_not_check_is_checked(newest, tmp_path):
     program.write_text(GUARDED)
     said = run([str(program)], tmp_path)["said"]
     assert "leaves.tar.gz: member '../outside.txt' lies outside" in said["extraction"]
-    assert "vectors v.txt in vectors: " in said["vectors"]
-    assert "outside.txt" in said["vectors"]
-    assert "vectors v.txt in vectors: " in said["cut"]
+    assert "leaves.tar.gz: member '../../outside.txt' lies outside" in said["vectors"]
+    assert "cut.zip: " in said["cut"]
+    assert "nothing of it was extracted" in said["cut"]
     assert "test.csv: the md5 checksum of this file is not" in said["checksum"]
     assert said["left"] == ["cut.zip", "leaves.tar.gz", "test.csv"]
-    assert not said["filter"]
+    assert said["filter"] is None

@@ -117,23 +117,27 @@ def _named(archive: str) -> Iterator[None]:
         ) from error
 
 
-@contextmanager
-def removed_on_failure(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Remove what has come into a folder if the body fails, archives apart.
+class Archive:
+    """An archive by the part of `zipfile.ZipFile` and `tarfile.TarFile` that extracts all of it.
 
-    An archive stays, so that whoever sees the error can look at it.
+    Args:
+        path: a file that ends as `extract_archive` asks for.
+        mode: for reading; ignored.
     """
-    before = set(_paths(folder))
-    try:
-        yield
-    except BaseException:
-        for path in sorted(set(_paths(folder)) - before, reverse=True):
-            if path.is_dir():
-                path.rmdir()
-            elif not path.name.endswith((".gz", ".tgz", ".zip")):
-                path.unlink()
-        raise
 
+    def __init__(self, path: str, mode: str = "r") -> None:
+        self._path = path
 
-def _paths(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    return Path(folder).rglob("*")
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def extractall(self, path: str = os.curdir) -> None:
+        """Extract all members into a folder, or none.
+
+        Raises:
+            RuntimeError: as `extract_archive`.
+        """
+        extract_archive(self._path, path, overwrite=True)
