@@ -110,6 +110,7 @@ def test_a_wrong_file_is_named_with_its_line(tmp_path):
         (lambda v: Vocab([1]), "token 0 is 1 .int."),
         (lambda v: Vocab(["a", None]), "token 1 is None"),
         (lambda v: Vocab("ab"), "takes a list of tokens"),
+        (lambda v: Vocab(None), "takes a list of tokens, not None"),
         (lambda v: Vocab(["a"], "x"), "default index is an integer, not 'x'"),
         (lambda v: v.set_default_index("x"), "default index is an integer, not 'x'"),
         (lambda v: v.set_default_index(1.0), "default index is an integer, not 1.0"),

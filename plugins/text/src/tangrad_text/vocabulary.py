@@ -155,6 +155,8 @@ class Vocab:
 def _texts(tokens: Iterable[str]) -> list[str]:
     if isinstance(tokens, str):
         raise TypeError(f"Vocab takes a list of tokens, not the text {tokens!r}; give [{tokens!r}]")
+    if not isinstance(tokens, Iterable):
+        raise TypeError(f"Vocab takes a list of tokens, not {tokens!r} ({type(tokens).__name__})")
     found = list(tokens)
     for number, token in enumerate(found):
         if not isinstance(token, str):
