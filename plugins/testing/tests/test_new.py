@@ -27,7 +27,7 @@ PAGE = ROOT / "docs" / "first-device.md"
 NAMES = {
     "device": "crate",
     "op": "swoosh",
-    "dtype": "eighths",
+    "dtype": "quarters",
     "layout": "equal_rows",
     "plugin": "counted",
 }
