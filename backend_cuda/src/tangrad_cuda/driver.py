@@ -15,8 +15,6 @@ from tangrad.plugin.compiled import CompilingDriver
 from tangrad_cuda.composites import COMPOSITES
 from tangrad_cuda.dialect import DIALECT
 
-API = 1
-
 # Ops that this package defines, and the modules of their kernels.
 _OWN_OPS = {
     "_row_norm": "row_norm_kernels",

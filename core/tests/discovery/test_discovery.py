@@ -114,6 +114,21 @@ def test_another_api_version_is_refused(site, source, cause, remedy):
     assert remedy in str(raised.value)
 
 
+def test_a_package_states_its_version_once_for_all_its_modules(site):
+    files = {
+        "acme_x/__init__.py": "API = 1\n",
+        "acme_x/inner.py": "def export(): return 'exported'\n",
+    }
+    site.install("acme-x", {EXPORTERS: {"x": "acme_x.inner"}}, files)
+    assert discovery.load_by_name(EXPORTERS, "x").export() == "exported"
+    site.uninstall("acme-x")
+    files = {"acme_y/__init__.py": "API = 99\n", "acme_y/inner.py": "def export(): pass\n"}
+    site.install("acme-y", {EXPORTERS: {"y": "acme_y.inner"}}, files)
+    discovery.rescan()
+    with pytest.raises(PluginError, match="made for plugin API 99"):
+        discovery.load_by_name(EXPORTERS, "y")
+
+
 @pytest.mark.parametrize("value", ["acme_x [fast]", "acme_x[fast, small]", "acme_x:inner [fast]"])
 def test_an_entry_point_may_ask_for_extras(site, value):
     site.install("acme-x", {EXPORTERS: {"x": value}}, {"acme_x.py": GOOD + "inner = export\n"})

@@ -9,8 +9,6 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-API = 1
-
 _ENGINES = ("qnnpack", "onednn", "x86", "fbgemm")
 
 

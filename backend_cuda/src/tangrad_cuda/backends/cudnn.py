@@ -16,8 +16,6 @@ from typing import Any
 import tangrad
 from tangrad.plugin import availability, find_op, opened_drivers, register_kernel
 
-API = 1
-
 __all__ = [
     "allow_tf32",
     "benchmark",

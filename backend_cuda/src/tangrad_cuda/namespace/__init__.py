@@ -12,8 +12,6 @@ from typing import Any
 from tangrad import AcceleratorError as AcceleratorError
 from tangrad import OutOfMemoryError as OutOfMemoryError
 
-API = 1
-
 _NAMES = {
     "devices": "CudaError DeferredCudaCallError can_device_access_peer check_error clock_rate "
     "cudaStatus cudart current_blas_handle current_device current_solver_handle device "

@@ -10,7 +10,7 @@ from __future__ import annotations
 #: with.
 VERSION = "0.2.0"
 
-#: Version of the plugin interface; a plugin module says `API = 1` for the one it was made for.
+#: Version of the plugin interface; a package says `API = 1` for the one it was made for.
 API_VERSION = 1
 
 #: The oldest version whose plugins still work: a version is deprecated, with a warning, for one

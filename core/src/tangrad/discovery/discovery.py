@@ -485,12 +485,15 @@ def _import_by_stevedore(plugin: Plugin) -> Any:
 
 
 def _api_problem(plugin: Plugin, loaded: Any) -> tuple[str, str] | None:
-    """Return cause and remedy if the stated API version does not fit."""
+    """Return cause and remedy if the stated API version does not fit.
+
+    It is that of the object, of its module or of the package around: one line for a distribution.
+    """
     if plugin.group in _WITHOUT_VERSION:
         return None
-    stated = getattr(loaded, "API", None)
-    if stated is None:
-        stated = getattr(sys.modules.get(plugin.module), "API", None)
+    modules = (plugin.module, plugin.module.partition(".")[0])
+    places = (loaded, *map(sys.modules.get, modules))
+    stated = next((place.API for place in places if hasattr(place, "API")), None)
     if not isinstance(stated, int) or isinstance(stated, bool):
         cause = f"module {plugin.module} states no API version (an integer named API)"
         return cause, f"Its author has to add API = {API_VERSION}; {_upgrade(plugin)}"

@@ -10,8 +10,8 @@ the public namespace aside:
   processes of the machine.
 
 All names of the first six are seen here, too. What each means is told where it is defined; the
-hooks are told in `tangrad.discovery.hookspecs`, a device in `tangrad.devices.driver`. Every plugin
-module states the version it was made for: `API = 1`.
+hooks are told in `tangrad.discovery.hookspecs`, a device in `tangrad.devices.driver`. Every
+package states, once, the version it was made for: `API = 1` in its outermost module.
 
 `tangrad.plugin.compiled`, of the package tangrad-source-kernels, has the base class of devices that
 compile C-like source.

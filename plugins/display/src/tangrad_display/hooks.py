@@ -10,8 +10,6 @@ from tangrad.plugin import hookimpl
 if TYPE_CHECKING:
     import argparse
 
-API = 1
-
 
 @hookimpl
 def tangrad_add_cli(commands: Any) -> None:

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from tangrad_distributed.watching.recorder import PATIENCE, ask, table
 
-API = 1
-
 
 def main() -> int:
     """Show the flight recorders that ranks wrote; return 1 if there is none."""

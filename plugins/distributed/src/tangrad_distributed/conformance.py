@@ -18,7 +18,6 @@ from tangrad_distributed.communication import collectives as c
 from tangrad_distributed.communication import objects, point_to_point
 from tangrad_distributed.communication.reductions import ReduceOp, fold, premul_sum, reduction
 
-API = 1
 CASES: dict[str, Callable[[int, int], None]] = {}
 SIZES = (0, 1, 3, 64, 8191, 70_001, 600_000)
 DTYPES = "float32 float64 float16 bfloat16 int8 uint8 int16 int32 int64 bool complex64".split()

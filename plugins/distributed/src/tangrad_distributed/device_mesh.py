@@ -16,8 +16,6 @@ from tangrad_distributed.world import (
     new_group,
 )
 
-API = 1
-
 
 class DeviceMesh:
     """Arrange ranks in a grid.

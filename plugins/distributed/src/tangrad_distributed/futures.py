@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-API = 1
 __all__ = ["Future", "collect_all", "wait_all"]
 
 T = TypeVar("T")

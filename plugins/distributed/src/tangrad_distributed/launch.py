@@ -7,7 +7,5 @@ import sys
 from tangrad_distributed.run import command
 from tangrad_distributed.run import main as main
 
-API = 1
-
 if __name__ == "__main__":
     sys.exit(command())

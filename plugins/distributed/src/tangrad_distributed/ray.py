@@ -22,7 +22,6 @@ from tangrad_distributed.stores import frames
 from tangrad_distributed.stores.store import follower_key
 from tangrad_distributed.stores.tcp_store import TCPStore
 
-API = 1
 # How long a rank that failed because of another one waits for that one's end to be told.
 _BLAME = 2.0
 

@@ -15,9 +15,6 @@ from tangrad_distributed.elastic.multiprocessing.errors import (
 )
 from tangrad_distributed.errors import DistNetworkError
 
-API = 1
-
-
 # Flags of torchrun that are taken and have nothing to change.
 NO_EFFECT = (
     "monitor-interval",

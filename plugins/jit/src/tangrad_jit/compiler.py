@@ -38,7 +38,6 @@ __all__ = [
     "substitute_in_graph",
 ]
 
-API = 1
 
 F = TypeVar("F", bound=Callable[..., Any])
 

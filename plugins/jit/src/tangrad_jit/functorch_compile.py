@@ -10,8 +10,6 @@ from tangrad_jit.dynamo.backends.common import AotAutograd
 
 __all__ = ["aot_function", "aot_module", "make_boxed_compiler", "make_boxed_func", "nop"]
 
-API = 1
-
 
 def make_boxed_func(f: Callable[..., Any]) -> Callable[[list[Any]], Any]:
     """Return a function of one list, which may drop its arguments early, for one of several."""

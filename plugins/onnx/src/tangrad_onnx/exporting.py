@@ -24,7 +24,6 @@ from tangrad_onnx.writing.symbolic import symbolic_functions
 
 __all__ = ["export"]
 
-API = 1
 OLDEST, DEFAULT = 13, 18
 _SEVERAL = 3
 

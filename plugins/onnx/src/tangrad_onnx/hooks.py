@@ -6,8 +6,6 @@ from typing import Any
 
 from tangrad.plugin import hookimpl
 
-API = 1
-
 
 class OnnxFormat:
     """Load, save and describe ONNX files."""

@@ -9,8 +9,6 @@ from tangrad_profiler.exports import chrome_trace
 from tangrad_profiler.profiling import profile as _profile
 from tangrad_profiler.recording import record_function
 
-API = 1
-
 __all__ = [
     "EnforceUnique",
     "EventList",

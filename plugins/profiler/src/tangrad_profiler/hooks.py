@@ -12,7 +12,6 @@ from tangrad.plugin import hookimpl
 if TYPE_CHECKING:
     import argparse
 
-API = 1
 MOST_ADVICE = 3  # in the terminal
 
 

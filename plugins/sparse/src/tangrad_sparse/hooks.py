@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tangrad.plugin import hookimpl
 
-API = 1
-
 
 @hookimpl
 def tangrad_register_layouts() -> None:

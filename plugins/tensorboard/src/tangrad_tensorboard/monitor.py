@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-API = 1
-
 __all__ = [
     "Aggregation",
     "Event",

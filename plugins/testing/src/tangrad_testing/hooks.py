@@ -6,8 +6,6 @@ from typing import Any
 
 from tangrad.plugin import hookimpl
 
-API = 1
-
 
 @hookimpl
 def tangrad_add_cli(commands: Any) -> None:

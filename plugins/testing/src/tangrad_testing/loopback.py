@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from tangrad.plugin import DeviceDriver
 
-API = 1
-
 
 class Loopback(DeviceDriver):
     """Keep each allocation as a bytearray in a table."""

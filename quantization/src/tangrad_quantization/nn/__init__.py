@@ -2,5 +2,4 @@
 
 from tangrad.plugin import submodules_on_demand
 
-API = 1
 __getattr__ = submodules_on_demand(__name__)

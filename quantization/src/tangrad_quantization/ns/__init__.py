@@ -1,3 +1,1 @@
 """Numeric suite: a float model and its quantized form, compared layer by layer."""
-
-API = 1

@@ -11,7 +11,6 @@ from typing import Any
 
 from tangrad_quantization.operators import convolution, embedding, linear, pointwise, recurrent
 
-API = 1
 __all__: list[str] = []
 
 

@@ -13,8 +13,6 @@ from typing import Any
 from tangrad.plugin import availability
 from tangrad_cuda.backends.cuda import matmul as matmul
 
-API = 1
-
 __all__ = [
     "allow_fp16_bf16_reduction_math_sdp",
     "can_use_cudnn_attention",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tangrad_distributed.engine import Context, Engine
 from tangrad_distributed.engines.shared_memory import SharedMemory, machine
 
-API = 1
-
 
 def open_engine(context: Context) -> Engine:
     """Return the faster engine that reaches all ranks of the group."""

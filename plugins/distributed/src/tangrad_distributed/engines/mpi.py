@@ -15,7 +15,6 @@ from tangrad_distributed.stores import frames
 from tangrad_distributed.stores.store import Store
 from tangrad_distributed.stores.tcp_store import TCPStore
 
-API = 1
 # MPI promises tags up to this; those of collectives go round.
 _TAGS = 32_767
 

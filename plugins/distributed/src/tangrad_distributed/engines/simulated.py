@@ -16,8 +16,6 @@ from tangrad_distributed.backends import Backend
 from tangrad_distributed.engine import Context, Engine, Transfer
 from tangrad_distributed.errors import DistBackendError
 
-API = 1
-
 
 @dataclass
 class Network:

@@ -11,7 +11,6 @@ from tangrad_distributed.errors import DistNetworkError
 from tangrad_distributed.stores import frames
 from tangrad_distributed.stores.store import underlying
 
-API = 1
 GAVE_UP = "gave-up/{}"
 
 

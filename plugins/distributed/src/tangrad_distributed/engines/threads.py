@@ -21,8 +21,6 @@ from tangrad_distributed.engine import (
 )
 from tangrad_distributed.stores.store import underlying
 
-API = 1
-
 
 class _Meeting:
     """Hold what the threads of one group share."""

@@ -11,8 +11,6 @@ from tangrad_distributed.futures import Future
 from tangrad_distributed.training.gradient_buckets import BuiltinCommHookType, GradBucket
 from tangrad_distributed.world import default_group
 
-API = 1
-
 
 def check_hook(hook: Any) -> None:
     """See that a hook can be one, as far as it says what it takes and returns.

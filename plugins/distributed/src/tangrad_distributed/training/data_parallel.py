@@ -16,7 +16,6 @@ from tangrad_distributed.training.join import LOCAL, NO_MORE, SYNCED, Join, Join
 from tangrad_distributed.training.reducer import Reducer
 from tangrad_distributed.world import default_group
 
-API = 1
 FIRST_BUCKET = 1 << 20
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import tangrad
 
-API = 1
-
 
 class BuiltinCommHookType(Enum):
     """Name the hooks that come with the package."""

@@ -17,8 +17,6 @@ from tangrad_distributed.futures import Future
 from tangrad_distributed.training.communication_hooks import allreduce_hook
 from tangrad_distributed.training.gradient_buckets import Bucket, GradBucket, cut_into_buckets
 
-API = 1
-
 
 class Reducer:
     """Gather the gradients of parameters, and send what is full.

@@ -15,9 +15,7 @@ from tangrad_export.steps.copies import Copy, Upload, copy_kernel
 from tangrad_export.steps.templates import Call
 from tangrad_export.target.dialect import DIALECT, Template, parts_of
 
-API = 1
-
-__all__ = ["API", "Driver"]
+__all__ = ["Driver"]
 
 _FIRST = 1 << 40
 # Templates of these take tensors as numbers, by addresses that a program does not have.

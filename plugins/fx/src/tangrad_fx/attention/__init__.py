@@ -15,8 +15,6 @@ from tangrad_fx.attention.block_mask import (
 from tangrad_fx.attention.flexible import AuxOutput, AuxRequest, FlexKernelOptions, flex_attention
 from tangrad_fx.attention.positions import and_masks, create_mask, noop_mask, or_masks
 
-API = 1
-
 __all__ = [
     "_DEFAULT_SPARSE_BLOCK_SIZE",
     "AuxOutput",

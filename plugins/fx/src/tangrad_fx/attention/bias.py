@@ -11,8 +11,6 @@ from tangrad.nn import functional as F
 
 __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"]
 
-API = 1
-
 
 class CausalVariant(IntEnum):
     """Which corner the diagonal of a causal mask that is no square begins in.

@@ -19,8 +19,6 @@ from tangrad_fx.export.lowering import default_decompositions
 from tangrad_fx.export.shape_collections import AdditionalInputs, ShapesCollection
 from tangrad_fx.export.unflatten import InterpreterModule, UnflattenedModule, unflatten
 
-API = 1
-
 __all__ = [
     "AdditionalInputs",
     "Dim",

@@ -8,6 +8,4 @@ from tangrad_fx.higher_order.map import map
 from tangrad_fx.higher_order.scan import scan
 from tangrad_fx.higher_order.while_loop import while_loop
 
-API = 1
-
 __all__ = ["associative_scan", "cond", "map", "scan", "while_loop"]

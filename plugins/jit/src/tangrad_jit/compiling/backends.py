@@ -24,7 +24,6 @@ __all__ = [
     "with_options",
 ]
 
-API = 1
 GROUP = "tangrad.compilers"
 _OWN = (None, "tangrad", "inductor")
 

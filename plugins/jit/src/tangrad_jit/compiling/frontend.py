@@ -15,7 +15,6 @@ from tangrad_jit.compiling.compiled import Compiled, Settings
 
 __all__ = ["OptimizedModule", "compile", "compiled_functions", "reset"]
 
-API = 1
 
 _MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _OPTIONS = ("check", "fast", "measure")

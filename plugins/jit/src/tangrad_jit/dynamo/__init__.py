@@ -50,7 +50,6 @@ __all__ = [
     "substitute_in_graph",
 ]
 
-API = 1
 
 __getattr__ = submodules_on_demand(__name__)
 

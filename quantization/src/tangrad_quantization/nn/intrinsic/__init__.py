@@ -7,5 +7,4 @@ from tangrad_quantization.nn.intrinsic.modules import _FusedModule as _FusedModu
 
 __all__ = [name for name in __all__ if name != "_FusedModule"]
 
-API = 1
 __getattr__ = submodules_on_demand(__name__)

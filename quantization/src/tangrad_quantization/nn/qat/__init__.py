@@ -12,5 +12,4 @@ from tangrad_quantization.nn.qat.modules import (
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "Embedding", "EmbeddingBag", "Linear"]
 
-API = 1
 __getattr__ = submodules_on_demand(__name__)

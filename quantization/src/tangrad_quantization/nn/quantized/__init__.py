@@ -4,5 +4,4 @@ from tangrad.plugin import submodules_on_demand
 from tangrad_quantization.nn.quantized.modules import *  # noqa: F403
 from tangrad_quantization.nn.quantized.modules import __all__ as __all__
 
-API = 1
 __getattr__ = submodules_on_demand(__name__)

@@ -2,5 +2,3 @@
 
 from tangrad_quantization.nn.quantized.reference.modules import *  # noqa: F403
 from tangrad_quantization.nn.quantized.reference.modules import __all__ as __all__
-
-API = 1
