@@ -84,7 +84,7 @@ LONGER = {
     "tests/random_programs.py": "one generator of programs, and the check of what it makes",
 }
 LONGEST_OF_THEM = 800
-LARGEST_CORE = 78_200  # lines of source
+LARGEST_CORE = 78_000  # lines of source
 MODULES_OF_AN_IMPORT = 80
 LARGEST_INSTALL = 4_250_000
 HEAVY = {"numpy", "stevedore", "pluggy", "inspect", "dataclasses", "importlib.metadata"}

@@ -82,7 +82,7 @@ _LAZY = {
             "set_flush_denormal set_num_interop_threads set_warn_always "
             "use_deterministic_algorithms"
         ),
-        "amp": "GradScaler autocast",
+        "amp": "autocast",
         "amp.state": (
             "autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache "
             "get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype "

@@ -9,9 +9,12 @@ from types import ModuleType
 from typing import Any
 
 import tangrad
-from tangrad.amp import autocast_mode, grad_scaler
+from tangrad.amp import autocast_mode
+from tangrad.discovery.namespaces import is_listed, resolve
 
 __all__ = ["names", "show"]
+
+SCALER = "amp.grad_scaler.of_device"
 
 
 def _warn(old: str, new: str, device: str) -> None:
@@ -40,22 +43,6 @@ def names(device: str) -> dict[str, Any]:
             _warn("autocast", "autocast", device)
             super().__init__(device, dtype, enabled, cache_enabled)
 
-    class GradScaler(grad_scaler.GradScaler):
-        """Scale losses for this device; the older form of `amp.GradScaler`."""
-
-        def __init__(
-            self,
-            init_scale: float = 2.0**16,
-            growth_factor: float = 2.0,
-            backoff_factor: float = 0.5,
-            growth_interval: int = 2000,
-            enabled: bool = True,
-        ) -> None:
-            _warn("GradScaler", "GradScaler", device)
-            super().__init__(
-                device, init_scale, growth_factor, backoff_factor, growth_interval, enabled
-            )
-
     @functools.wraps(autocast_mode.custom_fwd)
     def custom_fwd(fwd: Any = None, *, cast_inputs: Any = None) -> Callable[..., Any]:
         _warn("custom_fwd", "custom_fwd", device)
@@ -67,7 +54,6 @@ def names(device: str) -> dict[str, Any]:
         return autocast_mode.custom_bwd(bwd, device_type=device)
 
     return {
-        "GradScaler": GradScaler,
         "autocast": autocast,
         "custom_bwd": custom_bwd,
         "custom_fwd": custom_fwd,
@@ -77,6 +63,8 @@ def names(device: str) -> dict[str, Any]:
 def show(module: ModuleType, device: str) -> None:
     """Put the names into a module."""
     found = names(device)
+    if is_listed(SCALER):
+        found["GradScaler"] = resolve(SCALER)(device)
     for thing in found.values():
         thing.__module__ = module.__name__
     vars(module).update(found, __all__=sorted(found))

@@ -10,7 +10,7 @@ from typing import Any
 import tangrad
 from tangrad.amp.state import USUAL_ACCELERATOR, driver_of
 
-__all__ = ["GradScaler", "OptState"]
+__all__ = ["GradScaler", "OptState", "of_device"]
 
 
 class OptState(Enum):
@@ -359,3 +359,35 @@ class GradScaler:
         if tangrad.isfinite(grown).item():
             self._scale.copy_(grown)
         self._growth_tracker.zero_()
+
+
+def of_device(device: str) -> type[GradScaler]:
+    """Return the older form of the class, which `tangrad.cuda.amp` and its like show.
+
+    Args:
+        device: the device type that the class stands for.
+    """
+
+    class OlderGradScaler(GradScaler):
+        """Scale losses for this device; the older form of `amp.GradScaler`."""
+
+        def __init__(
+            self,
+            init_scale: float = 2.0**16,
+            growth_factor: float = 2.0,
+            backoff_factor: float = 0.5,
+            growth_interval: int = 2000,
+            enabled: bool = True,
+        ) -> None:
+            warnings.warn(
+                f"`torch.{device}.amp.GradScaler(args...)` is deprecated. Please use "
+                f"`torch.amp.GradScaler('{device}', args...)` instead.",
+                FutureWarning,
+                stacklevel=2,
+            )
+            super().__init__(
+                device, init_scale, growth_factor, backoff_factor, growth_interval, enabled
+            )
+
+    OlderGradScaler.__name__ = OlderGradScaler.__qualname__ = "GradScaler"
+    return OlderGradScaler
