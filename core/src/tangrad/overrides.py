@@ -72,7 +72,7 @@ def _shown() -> tuple[dict[Any, list[Any]], dict[Any, str]]:
                 or isinstance(found, type)
             ):
                 continue
-            full = ".".join(filter(None, ("tangrad", path, name)))
+            full = _C.shown(".".join(filter(None, (path, name))))
             names.setdefault(found, full)
             if isinstance(found, (_C.Op, _C.Overridable)):
                 overridable.setdefault(place, []).append(found)

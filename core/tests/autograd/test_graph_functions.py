@@ -267,3 +267,18 @@ def test_a_node_is_called_with_a_gradient_per_result():
 def test_what_a_tensor_needs_cannot_be_deleted(name):
     with pytest.raises(RuntimeError, match="[Dd]elet"):
         delattr(tangrad.ones(1, requires_grad=True), name)
+
+
+def test_a_pack_hook_gets_an_input_itself_and_records_nothing():
+    weight, seen = tangrad.ones(2, requires_grad=True), []
+
+    def pack(t):
+        seen.append(t is weight)
+        return t.exp()
+
+    with tangrad.autograd.graph.saved_tensors_hooks(pack, lambda t: t.log()):
+        y = tangrad.full((2,), 3.0) * weight * 5.0
+        z = weight.sin()
+    assert True in seen
+    (y.sum() + z.sum()).backward()
+    tangrad.testing.assert_close(weight.grad, 15.0 + weight.detach().cos())

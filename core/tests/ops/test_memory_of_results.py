@@ -59,3 +59,18 @@ def test_out_that_shares_memory_with_an_input_once_resized_is_refused(case):
         }[case]
         with pytest.raises(RuntimeError, match="single memory location"):
             call()
+
+
+@pytest.mark.parametrize("of", ["a number", "a tensor", "a leaf", "channels_last"])
+def test_masked_fill_gives_what_can_be_viewed(of):
+    found = []
+    for library in (torch, tangrad):
+        x = library.arange(24.0).reshape(2, 3, 4)
+        if of == "channels_last":
+            x = x.reshape(1, 2, 3, 4).to(memory_format=library.channels_last)
+        x.requires_grad_(of == "a leaf")
+        x = x.transpose(0, 1) if of != "channels_last" else x
+        value = library.tensor(2.0) if of == "a tensor" else 2.0
+        result = x.masked_fill(x > 3, value)
+        found.append((result.stride(), result.view(-1).tolist()))
+    assert found[0] == found[1]

@@ -192,7 +192,7 @@ def test_tensors_of_numbers_are_constants_of_a_decomposed_program(made: Any) -> 
 def test_arrays_are_constants() -> None:
     array = matrix().numpy()[0].copy()
     program = export(Says(lambda x: x + tangrad.as_tensor(array)), (matrix(),))
-    assert program.graph_signature.lifted_tensor_constants == ["lifted_tensor_0"]
+    assert program.graph_signature.lifted_tensor_constants == ("lifted_tensor_0",)
     assert eager(program.module()) == eager(lambda x: x + tangrad.as_tensor(array))
 
 

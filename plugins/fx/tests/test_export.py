@@ -86,9 +86,9 @@ def test_exporting_leaves_the_module_as_it_was() -> None:
 def test_the_signature_names_what_the_inputs_are() -> None:
     _, program = exported()
     signature = program.graph_signature
-    assert signature.parameters == ["layer.weight", "layer.bias", "norm.weight", "norm.bias"]
-    assert signature.non_persistent_buffers == ["calls"]
-    assert signature.user_inputs == ["x", "scale_0"]
+    assert signature.parameters == ("layer.weight", "layer.bias", "norm.weight", "norm.bias")
+    assert signature.non_persistent_buffers == ("calls",)
+    assert signature.user_inputs == ("x", "scale_0")
     assert signature.inputs_to_parameters["p_layer_weight"] == "layer.weight"
     assert set(program.state_dict) == set(Net().state_dict())
     assert set(program.constants) == {"calls"}

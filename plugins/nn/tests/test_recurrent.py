@@ -172,6 +172,18 @@ def test_sequences_are_padded(agree, batch_first, side):
     agree(program)
 
 
+def test_unpacked_sequences_are_contiguous_and_share_no_memory(agree):
+    def program(t):
+        rnn = t.nn.utils.rnn
+        packed = rnn.pack_sequence([values(t, n, 2, seed=n) for n in (2, 4)], enforce_sorted=False)
+        padded, lengths = rnn.pad_packed_sequence(packed, batch_first=True)
+        parts = rnn.unpad_sequence(padded, lengths, batch_first=True)
+        parts[0].zero_()
+        return [padded.view(2, -1), padded.stride(), [part.stride() for part in parts]]
+
+    agree(program)
+
+
 def test_sequences_are_packed_and_unpacked(agree):
     def program(t):
         sequences = [values(t, n, 2, seed=n) for n in (2, 4, 1)]

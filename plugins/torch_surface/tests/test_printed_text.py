@@ -35,6 +35,10 @@ repr(type(torch.ones(1)))
 repr(torch.nn.Linear(2, 3))
 repr(torch.ones(2).to_sparse())
 repr(torch.ones(1, requires_grad=True) * 2)
+str(torch.ops.aten.linear.default)
+f"{torch.ops.aten.relu.default}"
+torch.overrides.resolve_name(torch.add)
+torch.overrides.resolve_name(torch.Tensor.add_)
 """.strip().splitlines()
 
 

@@ -124,6 +124,9 @@ cdef object masked_filled(Op op, PyObject** flat, object out):
     if not isinstance(<object>inner[0], Tensor) or not isinstance(<object>inner[1], Tensor):
         return NotImplemented
     t, mask = <Tensor>inner[0], <Tensor>inner[1]
+    # The result is contiguous, as PyTorch's, which programs view.
+    if out is None and not t.flags & CONTIGUOUS:
+        return NotImplemented
     if holds_other(t) or holds_other(mask) or mask.dtype_.index != BOOL or (t.flags | mask.flags) & PY_DISPATCH \
             or KIND[t.dtype_.index] != KIND_FLOAT or ITEMSIZE[t.dtype_.index] == 1 \
             or not small_for_halves(<object>inner[2]):

@@ -215,6 +215,10 @@ cdef class Op:
     def __repr__(self):
         return f"<op {self.name}>"
 
+    def __str__(self):
+        # Programs look for PyTorch's names in the text of a node's target.
+        return f"aten.{self.name}.default" if shown_as == "torch." else self.__repr__()
+
     def __reduce__(self):
         return lookup_op, (self.name,)
 

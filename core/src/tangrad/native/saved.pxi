@@ -16,7 +16,7 @@ cdef object save_tensor(Node node, Tensor t, int edge):
         hooks = getattr(_saved_hooks, "stack", None)
         if hooks:
             pack, unpack = hooks[len(hooks) - 1]
-            packed = pack(t if edge == EDGE_NONE else alias_saved(t))
+            packed = pack_without_grad(pack, t if edge != EDGE_RESULT else alias_saved(t))
             if not t.flags & INFERENCE and version_of(t) != s.version:
                 raise RuntimeError("A saved tensor pack hook is modifying its input in place: it has to return another "
                                    f"tensor ({describe_tensor(t)}, saved by {op_title(node)})")
@@ -29,6 +29,16 @@ cdef object save_tensor(Node node, Tensor t, int edge):
     s.edge = edge
     hide_saved(s)
     return s
+
+
+cdef object pack_without_grad(pack, Tensor t):
+    """Call a hook with an input itself, or with a result that has no history: it would hold its node."""
+    cdef bint enabled = tg_tls.grad_enabled
+    tg_tls.grad_enabled = False
+    try:
+        return pack(t)
+    finally:
+        tg_tls.grad_enabled = enabled
 
 
 cdef Tensor alias_saved(Tensor t):

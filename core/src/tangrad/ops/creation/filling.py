@@ -159,4 +159,5 @@ def masked_fill(self: Any, mask: Any, value: Any) -> Any:
         mask: bool, broadcast together with `self`.
         value: a number or a zero-dimensional tensor.
     """
-    return _masked_fill(self, mask, _filling(self, value, mask))
+    # The result is contiguous, as PyTorch's, which programs view.
+    return _masked_fill(self.contiguous(), mask, _filling(self, value, mask))

@@ -118,35 +118,35 @@ class ExportGraphSignature:
         return self._targets(InputKind.CONSTANT_TENSOR)
 
     @property
-    def parameters(self) -> list[str]:
+    def parameters(self) -> tuple[str, ...]:
         """The paths of parameters."""
-        return list(self.inputs_to_parameters.values())
+        return tuple(self.inputs_to_parameters.values())
 
     @property
-    def buffers(self) -> list[str]:
+    def buffers(self) -> tuple[str, ...]:
         """The paths of buffers."""
-        return list(self.inputs_to_buffers.values())
+        return tuple(self.inputs_to_buffers.values())
 
     @property
-    def lifted_tensor_constants(self) -> list[str]:
+    def lifted_tensor_constants(self) -> tuple[str, ...]:
         """The paths of constants."""
-        return list(self.inputs_to_lifted_tensor_constants.values())
+        return tuple(self.inputs_to_lifted_tensor_constants.values())
 
     @property
-    def non_persistent_buffers(self) -> list[str]:
+    def non_persistent_buffers(self) -> tuple[str, ...]:
         """The paths of buffers that are no part of `state_dict`."""
-        return [str(spec.target) for spec in self.input_specs if spec.persistent is False]
+        return tuple(str(spec.target) for spec in self.input_specs if spec.persistent is False)
 
     @property
-    def user_inputs(self) -> list[object]:
+    def user_inputs(self) -> tuple[object, ...]:
         """The names of the nodes of inputs, and the values of those that are no tensors."""
         specs = [spec for spec in self.input_specs if spec.kind is InputKind.USER_INPUT]
-        return [_name_or_value(spec.arg) for spec in specs]
+        return tuple(_name_or_value(spec.arg) for spec in specs)
 
     @property
-    def user_outputs(self) -> list[object]:
+    def user_outputs(self) -> tuple[object, ...]:
         """The names of the nodes of outputs, and the values of those that are no tensors."""
-        return [_name_or_value(spec.arg) for spec in self.output_specs]
+        return tuple(_name_or_value(spec.arg) for spec in self.output_specs)
 
 
 def _name_or_value(arg: TensorArgument | ConstantArgument) -> object:

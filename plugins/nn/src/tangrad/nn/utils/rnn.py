@@ -240,10 +240,12 @@ def pad_packed_sequence(
     padded = data.new_full(shape, padding_value).index_copy(0, index, data)
     padded = padded.reshape((steps, batch, *data.shape[1:]))
     lengths = present.sum(0)
+    if batch_first:
+        padded = padded.transpose(0, 1)
     if sequence.unsorted_indices is not None:
-        padded = padded.index_select(1, sequence.unsorted_indices)
+        padded = padded.index_select(0 if batch_first else 1, sequence.unsorted_indices)
         lengths = lengths[sequence.unsorted_indices.cpu()]
-    return (padded.transpose(0, 1) if batch_first else padded), lengths
+    return padded, lengths
 
 
 def pad_sequence(
@@ -303,7 +305,8 @@ def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = Fals
         batch_first: see above.
     """
     rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
-    return [row[: int(length)] for row, length in zip(rows, lengths, strict=True)]
+    pairs = zip(rows, lengths, strict=True)
+    return [row[: int(length)].clone().contiguous() for row, length in pairs]
 
 
 def pack_sequence(sequences: list[Any], enforce_sorted: bool = True) -> PackedSequence:
