@@ -103,8 +103,7 @@ static int take_input(tgc_convolution *j, const tg_view *input)
 {
     if (!is_thin(j))
         return TGC(tgc_operand_take)(&j->input, input, &j->w, 1, input->ndim);
-    TGC(tgc_operand_defer)(&j->input, input, &j->w, input->ndim);
-    return 0;
+    return TGC(tgc_operand_defer)(&j->input, input, &j->w, input->ndim);
 }
 
 /* Lay out the addresses in `input`, for `channels` of it. */

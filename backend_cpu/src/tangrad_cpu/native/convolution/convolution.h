@@ -55,6 +55,8 @@ typedef struct tgc_operand {
     int64_t phase;
     void *memory; /* of a copy; NULL: the tensor itself */
     const tg_view *deferred; /* to be copied plane by plane; NULL: there is nothing to do */
+    tg_view turned; /* of a tensor whose channels are neighbours: the same plane after plane */
+    int64_t turned_strides[TG_MAX_DIMS];
 } tgc_operand;
 
 /* Positions whose windows start `step` elements apart. */
@@ -68,8 +70,9 @@ typedef struct tgc_run {
 int TGC(tgc_operand_take)(tgc_operand *to, const tg_view *view, const tgc_windows *w, int grow, int dense);
 
 /* The same with padding for operands that are read a plane at a time: a copy is not made as a whole, but by
- * `plane`, which returns a plane as it is to be read, in `buffer` of x->channel elements if it is copied. */
-void TGC(tgc_operand_defer)(tgc_operand *to, const tg_view *view, const tgc_windows *w, int dense);
+ * `plane`, which returns a plane as it is to be read, in `buffer` of x->channel elements if it is copied.
+ * Neither `to` nor what `view` points to may move meanwhile. */
+int TGC(tgc_operand_defer)(tgc_operand *to, const tg_view *view, const tgc_windows *w, int dense);
 const char *TGC(tgc_operand_plane)(const tgc_operand *x, const tgc_windows *w, int64_t image, int64_t channel,
                                    char *buffer);
 

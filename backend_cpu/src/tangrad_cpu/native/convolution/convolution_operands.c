@@ -1,5 +1,6 @@
 /* The operands of a convolution: padding and conversion, and the addresses of windows. */
 #include "convolution.h"
+#include "copies/copying.h"
 #include "half.h"
 
 #include <string.h>
@@ -156,7 +157,12 @@ static int lay_out(copy *c, tgc_operand *to, const tg_view *v, const tgc_windows
     int spatial = v->ndim - 2;
     int64_t phase = grow && spatial > 0 ? TGC(tgc_operand_phase)(w) : 0;
     grow = grow && w->padded;
-    *to = (tgc_operand){.data = v->data, .image = v->strides[0], .channel = v->strides[1], .phase = phase};
+    to->data = v->data;
+    to->image = v->strides[0];
+    to->channel = v->strides[1];
+    to->phase = phase;
+    to->memory = NULL;
+    to->deferred = NULL;
     for (int d = 0; d < spatial; d++)
         to->step[d] = v->strides[d + 2];
     if (!grow && !phase && v->dtype == w->dtype && is_dense(v, dense))
@@ -172,11 +178,45 @@ static int lay_out(copy *c, tgc_operand *to, const tg_view *v, const tgc_windows
     return 1;
 }
 
-void TGC(tgc_operand_defer)(tgc_operand *to, const tg_view *v, const tgc_windows *w, int dense)
+/* Where channels are neighbours, the elements of a plane lie far apart: all planes are made at once, by
+ * copies that read and write whole lines of the cache. Returns the tensor to read, or NULL if there is no
+ * memory for that. */
+static const tg_view *turn(tgc_operand *to, const tg_view *v, const tgc_windows *w, void **memory)
 {
+    int last = v->ndim - 1;
+    *memory = NULL;
+    if (last < 2 || v->numel == 0 || v->shape[1] < 2 || v->strides[1] != 1 || v->strides[last] < 2)
+        return v;
+    int64_t item = tgc_itemsize[v->dtype], step = 1, from[TG_MAX_DIMS], bytes[TG_MAX_DIMS];
+    *memory = tgc_scratch((size_t)(v->numel * item));
+    if (*memory == NULL) {
+        tgc_no_memory(w->op, (size_t)(v->numel * item));
+        return NULL;
+    }
+    for (int d = last; d >= 0; d--) {
+        to->turned_strides[d] = step;
+        bytes[d] = step * item;
+        step *= v->shape[d];
+    }
+    tgc_byte_strides(v, from);
+    TGC(tgc_move_region)(v->ndim, v->shape, *memory, bytes, v->data, from, (int)item);
+    to->turned = *v;
+    to->turned.data = *memory;
+    to->turned.strides = to->turned_strides;
+    return &to->turned;
+}
+
+int TGC(tgc_operand_defer)(tgc_operand *to, const tg_view *v, const tgc_windows *w, int dense)
+{
+    void *memory;
     copy c;
+    v = turn(to, v, w, &memory);
+    if (v == NULL)
+        return -1;
     if (lay_out(&c, to, v, w, 1, dense))
         to->deferred = v;
+    to->memory = memory;
+    return 0;
 }
 
 const char *TGC(tgc_operand_plane)(const tgc_operand *x, const tgc_windows *w, int64_t image, int64_t channel,
@@ -199,20 +239,29 @@ const char *TGC(tgc_operand_plane)(const tgc_operand *x, const tgc_windows *w, i
 
 int TGC(tgc_operand_take)(tgc_operand *to, const tg_view *v, const tgc_windows *w, int grow, int dense)
 {
+    void *memory;
     copy c;
-    if (!lay_out(&c, to, v, w, grow, dense))
+    v = turn(to, v, w, &memory);
+    if (v == NULL)
+        return -1;
+    if (!lay_out(&c, to, v, w, grow, dense)) {
+        to->memory = memory;
         return 0;
+    }
     c.planes = v->shape[0] * v->shape[1];
     size_t bytes = (size_t)(c.planes * c.area * tgc_itemsize[w->dtype]);
     to->data = to->memory = tgc_scratch(bytes);
-    if (to->memory == NULL)
+    if (to->memory == NULL) {
+        tgc_scratch_free(memory);
         return tgc_no_memory(w->op, bytes);
+    }
     if (v->numel == 0) {
         memset(to->memory, 0, bytes);
         return 0;
     }
     c.tasks = tgc_tasks(c.planes * c.area, GRAIN, c.planes);
     tgc_parallel(c.tasks, copy_task, &c);
+    tgc_scratch_free(memory);
     return 0;
 }
 

@@ -61,4 +61,28 @@ static inline void tgc_byte_strides(const tg_view *view, int64_t *strides)
         strides[d] = view->strides[d] * tgc_itemsize[view->dtype];
 }
 
+/* The elements of a tensor in order, copied where they lie otherwise, by tgc_move_region of a level, to
+ * `memory` that the caller frees; NULL with an exception set: there is none. */
+static inline const void *tgc_in_order(const char *op, const tg_view *view, void **memory,
+                                       void (*move)(int, const int64_t *, char *, const int64_t *, const char *,
+                                                    const int64_t *, int))
+{
+    int64_t wanted[TG_MAX_DIMS], strides[TG_MAX_DIMS], item = tgc_itemsize[view->dtype], step = item;
+    int ordered = 1;
+    tgc_byte_strides(view, strides);
+    for (int d = view->ndim - 1; d >= 0; d--) {
+        ordered &= view->shape[d] == 1 || strides[d] == step;
+        wanted[d] = step;
+        step *= view->shape[d];
+    }
+    if (ordered)
+        return view->data;
+    *memory = tgc_scratch((size_t)(view->numel * item));
+    if (*memory != NULL)
+        move(view->ndim, view->shape, *memory, wanted, view->data, strides, (int)item);
+    else
+        tgc_no_memory(op, (size_t)(view->numel * item));
+    return *memory;
+}
+
 #endif

@@ -17,6 +17,7 @@ from tangrad.ops.nn.convolution import (
     repeated,
 )
 from tangrad.ops.nn.convolution_biased import convolution_biased
+from tangrad.ops.nn.convolution_channels_last import of_channels_last
 from tangrad.ops.nn.fusing import fuses
 from tangrad.plugin import Ints, composite, warn_once
 
@@ -86,6 +87,9 @@ def _conv(
     if isinstance(padding, str):
         raise RuntimeError(f"Invalid padding string: '{padding}', expected 'same' or 'valid'")
     padding = repeated("padding", padding, spatial)
+    result = of_channels_last(x, weight, bias, stride, padding, dilation, groups)
+    if result is not None:
+        return result if batched else result.squeeze(0)
     if bias is not None and tuple(bias.shape) == tuple(weight.shape)[:1] and fuses(x, weight, bias):
         result = convolution_biased(x, weight, bias, stride, padding, dilation, groups)
     else:

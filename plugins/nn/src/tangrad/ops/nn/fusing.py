@@ -16,9 +16,17 @@ def fuses(x: Any, *others: Any) -> bool:
     What records calls, be it a tracer or a subclass among the operands, is shown the ops that every
     device has.
     """
-    if get_intercept() is not None or not _EXACT.issuperset(map(type, (x, *others))):
-        return False
-    return bool(get_driver(x.device.type).one_pass)
+    return is_unseen(x, *others) and bool(get_driver(x.device.type).one_pass)
+
+
+def is_unseen(*operands: Any) -> bool:
+    """Whether nothing sees the calls: neither a tracer or transform nor a subclass."""
+    return get_intercept() is None and _EXACT.issuperset(map(type, operands))
+
+
+def unseen_on_host(x: Any, *others: Any) -> bool:
+    """Whether tensors are in the host's memory, and nothing sees the calls."""
+    return is_unseen(x, *others) and bool(get_driver(x.device.type).host)
 
 
 def by_device(name: str, x: Any, *args: Any) -> Any:

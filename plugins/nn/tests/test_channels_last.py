@@ -1,0 +1,125 @@
+"""Images whose channels are neighbours in memory: the values and the order in memory of PyTorch."""
+
+from __future__ import annotations
+
+import pytest
+
+CASES = {
+    "one element": {"channels": 8, "maps": 5, "kernel": 1},
+    "one element with bias": {"channels": 8, "maps": 5, "kernel": 1, "bias": True},
+    "one element at a distance": {"channels": 4, "maps": 5, "kernel": 1, "stride": 2},
+    "one element in groups": {"channels": 4, "maps": 6, "kernel": 1, "groups": 2},
+    "several elements": {"channels": 3, "maps": 4, "kernel": 3, "padding": 1, "bias": True},
+    "several at a distance": {"channels": 16, "maps": 4, "kernel": 3, "padding": 1, "stride": 2},
+    "depthwise": {"channels": 5, "maps": 5, "kernel": 3, "padding": 1, "groups": 5, "bias": True},
+    "depthwise, wide": {"channels": 90, "maps": 90, "kernel": 3, "padding": 1, "groups": 90},
+    "depthwise at a distance": {
+        "channels": 6,
+        "maps": 6,
+        "kernel": 5,
+        "padding": 2,
+        "groups": 6,
+        "stride": 2,
+    },
+    "depthwise, dilated": {
+        "channels": 4,
+        "maps": 4,
+        "kernel": 3,
+        "padding": 2,
+        "groups": 4,
+        "dilation": 2,
+    },
+    "depthwise, padded beyond its reach": {
+        "channels": 3,
+        "maps": 3,
+        "kernel": 2,
+        "padding": 3,
+        "groups": 3,
+    },
+    "depthwise with several maps": {"channels": 3, "maps": 6, "kernel": 3, "groups": 3},
+    "depthwise without padding": {"channels": 17, "maps": 17, "kernel": (2, 3), "groups": 17},
+}
+
+
+def last(t, *shape):
+    count = 1
+    for size in shape:
+        count *= size
+    x = (t.arange(float(count)) % 13 - 6).reshape(shape)
+    return x.to(memory_format=t.channels_last)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_convolutions_have_values_gradients_and_layout_of_pytorch(agree, name, dtype):
+    case = dict(CASES[name])
+    channels, maps, kernel = (case.pop(key) for key in ("channels", "maps", "kernel"))
+    biased, groups = case.pop("bias", False), case.pop("groups", 1)
+    sizes = (kernel, kernel) if isinstance(kernel, int) else kernel
+
+    def program(t):
+        kind = getattr(t, dtype)
+        x = last(t, 2, channels, 6, 7).to(kind).requires_grad_()
+        weight = (t.arange(float(maps * channels // groups * sizes[0] * sizes[1])) % 5 - 2).to(kind)
+        weight = weight.reshape(maps, channels // groups, *sizes).requires_grad_()
+        bias = t.arange(float(maps)).to(kind).requires_grad_() if biased else None
+        y = t.nn.functional.conv2d(x, weight, bias, groups=groups, **case)
+        y.backward(last(t, *y.shape).to(kind))
+        gradients = [x.grad, weight.grad, bias.grad if biased else None]
+        return [y.detach(), y.stride(), x.grad.stride(), gradients]
+
+    agree(program)
+
+
+def test_a_single_image_and_one_cut_out_of_another(agree):
+    def program(t):
+        weight = (t.arange(54.0) % 5).reshape(6, 1, 3, 3)
+        x = last(t, 2, 6, 8, 9)
+        f = t.nn.functional.conv2d
+        parts = [x[0], x[:, :, 1:-1, 2:], x[:, :, ::2], x[:1].expand(3, 6, 8, 9)]
+        found = [f(part, weight, padding=1, groups=6) for part in parts]
+        return [*found, *(f(part, t.ones(2, 6, 1, 1)) for part in parts)]
+
+    agree(program)
+
+
+def test_second_derivatives_of_a_depthwise_convolution(agree):
+    def program(t):
+        x = last(t, 1, 4, 5, 5).double().requires_grad_()
+        weight = (t.arange(36.0).double() % 7).reshape(4, 1, 3, 3).requires_grad_()
+        y = t.nn.functional.conv2d(x, weight, padding=1, groups=4)
+        first = t.autograd.grad((y**2).sum(), (x, weight), create_graph=True)
+        return t.autograd.grad(sum((g**2).sum() for g in first), (x, weight))
+
+    agree(program)
+
+
+@pytest.mark.parametrize("shape", [(2, 6, 5, 4), (3, 6), (1, 6, 3), (2, 6, 2, 2, 3), (0, 6, 2)])
+@pytest.mark.parametrize("groups", [1, 2, 6])
+@pytest.mark.parametrize("given", ["both", "weight", "none"])
+def test_groups_of_channels_are_normalized_as_by_pytorch(agree, shape, groups, given):
+    def program(t):
+        count = 1
+        for size in shape:
+            count *= size
+        x = (t.arange(float(count)) % 11 - 4).reshape(shape).requires_grad_()
+        weight = t.linspace(-1, 2, 6).requires_grad_() if given != "none" else None
+        bias = t.linspace(0, 1, 6).requires_grad_() if given == "both" else None
+        y = t.nn.functional.group_norm(x, groups, weight, bias, eps=0.1)
+        g = (t.arange(float(count)) % 7).reshape(shape)
+        y.backward(g)
+        others = [p.grad for p in (weight, bias) if p is not None]
+        return [y.detach(), x.grad, others]
+
+    agree(program)
+
+
+def test_second_derivatives_of_normalized_groups(agree):
+    def program(t):
+        x = (t.arange(24.0).double() % 7).reshape(2, 4, 3).requires_grad_()
+        weight = t.linspace(-1, 2, 4).double().requires_grad_()
+        y = t.nn.functional.group_norm(x, 2, weight, eps=0.1)
+        first = t.autograd.grad((y**3).sum(), (x, weight), create_graph=True)
+        return t.autograd.grad(sum((g**2).sum() for g in first), (x, weight))
+
+    agree(program)
