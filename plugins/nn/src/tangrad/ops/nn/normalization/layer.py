@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.nn.convolution import in_format_of
 from tangrad.ops.nn.fusing import by_device
 from tangrad.plugin import Ints, batched_front, composite, numel_of, op, require_floating
 
@@ -291,7 +290,7 @@ def _layer_norm_gradient_of(
     )
 
 
-def _layer_norm_jvp(
+def layer_norm_jvp(
     input: Any,
     normalized_shape: Ints,
     weight: Any,
@@ -346,7 +345,7 @@ native_layer_norm = op(
     dtype=lambda input: [input.dtype] * 3,
     reference=_layer_norm_reference,
     vjp={("input", "weight", "bias"): _layer_norm_vjp},
-    jvp=_layer_norm_jvp,
+    jvp=layer_norm_jvp,
     batch=_layer_norm_batch,
     method=False,
     samples=lambda s: [
@@ -417,107 +416,3 @@ def rms_norm(input: Any, normalized_shape: Ints, weight: Any, eps: float | None)
     if weight is not None:
         result = result * (weight.to(x.dtype) if half else weight)
     return result.to(input.dtype)
-
-
-@composite(
-    "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None,"
-    " float eps=1e-05) -> Tensor",
-    dtypes="floating",
-    namespace="nn",
-    samples=lambda s: [
-        s(s.tensor(2, 4, 3), 2),
-        s(s.tensor(1, 4, 2, 2), 4, s.tensor(4), s.tensor(4)),
-        s(s.tensor(3, 4), 2, s.tensor(4)),
-    ],
-    oracle="nn.functional.group_norm",
-    errors=lambda s: [
-        (s(s.tensor(2, 3, 2), 2), RuntimeError, "divisible by num_groups"),
-        (s(s.tensor(2), 1), RuntimeError, "at least 2 dimensions"),
-        (s(s.tensor(1, 4, 1), 4), ValueError, "more than 1 value per channel"),
-    ],
-)
-def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> Any:
-    """Normalize groups of channels of each sample, then scale and shift each channel.
-
-    Wu, He: "Group normalization", 2018. The input is (N, C, ...).
-    """
-    shape = tuple(input.shape)
-    grouped = input.ndim >= 2 and num_groups > 0
-    # PyTorch's count, of which the samples are a part.
-    if grouped and shape[0] * shape[1] // num_groups * numel_of(shape[2:]) == 1:
-        raise ValueError(
-            "Expected more than 1 value per channel when training, got input size "
-            f"{list(shape)} (group_norm of {num_groups} groups)"
-        )
-    return _group_norm(input, num_groups, weight, bias, eps)[0]
-
-
-def _group_norm(
-    input: Any, num_groups: int, weight: Any, bias: Any, eps: float
-) -> tuple[Any, Any, Any]:
-    """Normalize groups of channels; give the mean and reciprocal deviation of each, too."""
-    if input.ndim < 2:
-        raise RuntimeError(
-            f"Expected at least 2 dimensions for input tensor but received {input.ndim}"
-        )
-    channels = input.shape[1]
-    if num_groups < 1 or channels % num_groups:
-        raise RuntimeError(
-            "Expected number of channels in input to be divisible by num_groups, but got input "
-            f"of shape {list(input.shape)} and num_groups={num_groups}"
-        )
-    size = numel_of(tuple(input.shape)[1:]) // num_groups
-    own = by_device("group_norm", input, num_groups, weight, bias, eps)
-    if own is not None:
-        return in_format_of(own[0], input), *own[1:]
-    groups = input.reshape((input.shape[0], num_groups, size))
-    # Rounded to half precision once: bias may cancel what is scaled, and leave its rounding.
-    half = input.dtype.itemsize < 4 and (weight is not None or bias is not None)
-    groups = groups.to(tangrad.float32) if half else groups
-    found = native_layer_norm(groups, (size,), None, None, eps)
-    result = _per_channel(found[0].reshape(input.shape), weight, bias)
-    result = result.to(input.dtype) if half else result
-    return in_format_of(result, input), found[1].squeeze(-1), found[2].squeeze(-1)
-
-
-@composite(
-    "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW,"
-    " int group, float eps) -> (Tensor, Tensor, Tensor)",
-    dtypes="floating",
-    method=False,
-    samples=lambda s: [
-        s(s.tensor(2, 4, 3), s.tensor(4), s.tensor(4), 2, 4, 3, 2, 1e-5),
-        s(s.tensor(1, 4, 2, 2), None, None, 1, 4, 4, 4, 0.1),
-    ],
-    errors=lambda s: [
-        (s(s.tensor(2, 3, 2), None, None, 2, 3, 2, 2, 0.1), RuntimeError, "divisible by"),
-        (s(s.tensor(2, 3, 2), None, None, 2, 3, 4, 3, 0.1), RuntimeError, "elements"),
-    ],
-)
-def native_group_norm(
-    input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
-) -> tuple[Any, Any, Any]:
-    """Normalize groups of channels; give the mean and reciprocal deviation (N, group), too.
-
-    See `nn.functional.group_norm`. N, C and HxW tell the input's sizes again.
-    """
-    if input.ndim < 2 or tuple(input.shape)[:2] != (N, C) or input.numel() != N * C * HxW:
-        raise RuntimeError(
-            f"native_group_norm: expected an input of N={N} samples, C={C} channels and HxW={HxW} "
-            f"elements of each, got shape {list(input.shape)}"
-        )
-    result, *moments = _group_norm(input, group, weight, bias, eps)
-    return result, *(x.to(input.dtype) for x in moments)
-
-
-def _per_channel(x: Any, weight: Any, bias: Any) -> Any:
-    shape = (-1,) + (1,) * (x.ndim - 2)
-    for name, p in (("weight", weight), ("bias", bias)):
-        if p is not None and p.numel() != x.shape[1]:
-            raise RuntimeError(
-                f"Expected {name} to be a vector of size equal to the number of channels in "
-                f"input, but got {name} of shape {list(p.shape)} and input of shape "
-                f"{list(x.shape)}"
-            )
-    x = x if weight is None else x * weight.reshape(shape)
-    return x if bias is None else x + bias.reshape(shape)
