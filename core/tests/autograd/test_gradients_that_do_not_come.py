@@ -69,3 +69,36 @@ def test_a_hook_cannot_make_a_gradient_of_none():
     y.register_hook(lambda grad: tangrad.ones(2))
     with pytest.raises(RuntimeError, match="can't replace a None gradient"):
         Nothing.apply(y).sum().backward()
+
+
+def test_a_derivative_that_an_input_is_not_in_is_none():
+    x = tangrad.tensor(0.5, requires_grad=True)
+    a = tangrad.tensor(2.0, requires_grad=True)
+    (by_x,) = tangrad.autograd.grad(x * a, x, create_graph=True)
+    assert tangrad.autograd.grad(by_x, x, retain_graph=True, allow_unused=True) == (None,)
+    with pytest.raises(RuntimeError, match="to not have been used"):
+        tangrad.autograd.grad(by_x, x, retain_graph=True)
+    (zero,) = tangrad.autograd.grad(by_x, x, retain_graph=True, materialize_grads=True)
+    assert zero.item() == 0
+    assert tangrad.autograd.grad(by_x, a)[0].item() == 1
+    # Of several results, those that no gradient reaches add no terms, and no NaN.
+    y = tangrad.tensor([2.0], requires_grad=True)
+    infinite = tangrad.tensor([float("inf")], requires_grad=True)
+    by_y, _ = tangrad.autograd.grad(y * infinite, (y, infinite), create_graph=True)
+    found = tangrad.autograd.grad(by_y, (y, infinite), allow_unused=True)
+    assert found[0] is None
+    assert found[1].tolist() == [1]
+
+
+def test_what_was_detached_in_place_is_not_given_to_backward():
+    x = tangrad.tensor(1.0, requires_grad=True)
+    middle = x.clone()
+    result = middle.sin()
+    kept = middle * x
+    middle.detach_()
+    for made in (result, kept):
+        with pytest.raises(RuntimeError, match="has been detached in-place"):
+            made.backward()
+    fresh = middle.sin() * x
+    fresh.backward()
+    assert x.grad.item() == pytest.approx(0.841471, abs=1e-6)

@@ -245,7 +245,9 @@ def grad(
             raise RuntimeError(
                 "materialize_grads cannot be used when the given input is a GradientEdge"
             )
-        results.append(_C.lookup_op("zeros_like")(t) if g is None and materialize_grads else g)
+        if g is None and materialize_grads:
+            g = _C.lookup_op("zeros_like")(t, requires_grad=create_graph)
+        results.append(g)
     return tuple(results)
 
 

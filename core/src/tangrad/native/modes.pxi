@@ -478,9 +478,17 @@ def reference_counts(Tensor t not None):
 
 def forget_history(Tensor t not None):
     """Make t a leaf that does not require gradients (Tensor.detach_)."""
+    if t.grad_fn_ is not None:
+        node_hooks(t.grad_fn_).setdefault("detached", set()).add(t.output_nr_)
     t.grad_fn_ = None
     t.output_nr_ = 0
     t.flags &= ~<uint32_t>(REQUIRES_GRAD | RETAIN_GRAD)
+
+
+def requiring_grad(Tensor t not None, bint requires=True):
+    """Set whether t requires gradients, within transforms of functions too, and return it."""
+    set_requires_grad(t, requires)
+    return t
 
 
 def sum_gradient_to(Tensor t not None, tuple shape):

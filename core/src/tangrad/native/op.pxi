@@ -176,6 +176,12 @@ cdef class Op:
         return PyMethod_New(self, instance)
 
     @property
+    def overloadpacket(self):
+        """All overloads of the op's name, as `torch.ops.aten` has them."""
+        from tangrad.ops import aten
+        return getattr(aten, self.name)
+
+    @property
     def kind(self):
         return ("pointwise", "reduction", "scan", "view", "kernel", "composite", "overload")[self.kind_]
 

@@ -25,7 +25,7 @@ cdef list apply_node(Node node, list grads, Run run=None):
 cdef list apply_rule(Node node, list grads, Run run):
     cdef Rule rule = node.rule
     cdef tuple saved
-    if rule.nsaves and stale(node):
+    if rule.nsaves and stale(node) or node.nout > 1 and node.op.kind_ == OP_POINTWISE and some_missing(grads):
         rule = narrower_rule(node, grads, run)
         saved = unpack_saved(node, rule)
     elif rule.nsaves or node.released:
@@ -58,12 +58,16 @@ cdef Rule narrower_rule(Node node, list grads, Run run):
     if needs == 0:
         return node.rule
     found = rule_for(node.op, needs)
-    if None in grads:
+    if some_missing(grads):
         found = node.op.definition.rule_without(needs, tuple([g is not None for g in grads])) or found
     for i in range(found.nsaves):
         if place_of(node.rule, found.save_kind[i], found.save_index[i]) < 0:
             return node.rule
     return found
+
+
+cdef bint some_missing(list grads):
+    return any([g is None for g in grads])
 
 
 cdef bint any_wrapper(values):

@@ -195,6 +195,10 @@ cdef Tensor unpack_tensor(Node node, Saved s, bint read=True):
             return (<AccumulateGrad>source).variable_
         t.flags |= REQUIRES_GRAD
         t.accumulator_ = NULL
+    if source.hooks is not None and s.packed is None and s.output_nr in (<dict>source.hooks).get("detached", ()):
+        raise RuntimeError("Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(), before "
+                           f"{op_title(node)} went backward. Use out-of-place .detach() instead "
+                           f"({describe_tensor(s.data)})")
     t.grad_fn_ = source
     t.output_nr_ = s.output_nr
     return t

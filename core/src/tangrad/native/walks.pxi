@@ -1,8 +1,8 @@
 # What is asked of the backward walk that runs in this thread.
 
 cdef inline Tensor added(Tensor a, Tensor b):
-    """The sum of two gradients; one whose elements are in memory comes first."""
-    return OP_ADD(b, a) if holds_other(a) and not holds_other(b) else OP_ADD(a, b)
+    """The sum of two gradients: one whose elements are in memory comes first, of sparse ones the later."""
+    return OP_ADD(b, a) if holds_other(a) else OP_ADD(a, b)
 
 
 def gradients_to_come(tensors):
