@@ -395,3 +395,37 @@ def test_what_a_function_must_give_and_take_is_told():
         jvp(tangrad.sin, (1.0,), (x,))
     with pytest.raises(RuntimeError, match="same python structure"):
         jvp(tangrad.sin, (x,), [x])
+
+
+def test_what_a_transform_would_not_see_is_refused():
+    x = tangrad.ones(3)
+
+    def required(x):
+        return (x.detach().requires_grad_() * x).sum()
+
+    def retained(x):
+        y = tangrad.ones(3, requires_grad=True) * x
+        y.retain_grad()
+        return y.sum()
+
+    for transform in (grad, vmap, jacrev, jacfwd):
+        with pytest.raises(RuntimeError, match=r"to call Tensor.requires_grad_\(\).*transformed"):
+            transform(required)(x)
+    for transform in (grad, jacrev):
+        with pytest.raises(RuntimeError, match=r"to call Tensor.retain_grad\(\).*transformed"):
+            transform(retained)(x)
+    # Made so, or by its attribute, a tensor of the level requires gradients.
+    made = grad(lambda x: (tangrad.ones(3, requires_grad=True) * x).sum())(x)
+    assert made.tolist() == [1, 1, 1]
+    assert required(x).item() == 3
+
+
+def test_detached_in_place_a_tensor_has_no_tangent():
+    def f(x):
+        y = x * 2
+        y.detach_()
+        return x * y
+
+    x = tangrad.tensor([3.0])
+    assert [t.tolist() for t in jvp(f, (x,), (x / 3,))] == [[18], [6]]
+    assert jvp(lambda x: jvp(f, (x,), (x,))[1], (x,), (x / 3,))[1].tolist() == [6]

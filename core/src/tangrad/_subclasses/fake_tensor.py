@@ -101,7 +101,8 @@ class FakeTensorMode(TorchDispatchMode):
         if isinstance(tensor, FakeTensor):
             return tensor
         fake = FakeTensor(self, self._bare(tensor), tensor.device)
-        return fake.requires_grad_(tensor.requires_grad)
+        fake.requires_grad = tensor.requires_grad
+        return fake
 
     @staticmethod
     def _bare(tensor: Any) -> Any:

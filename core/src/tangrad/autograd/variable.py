@@ -58,4 +58,4 @@ class Variable(metaclass=VariableMeta):
             data = _C.lookup_op("empty")((0,))
         if not isinstance(data, _C.Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
-        return data.detach().requires_grad_(requires_grad)
+        return _C.requiring_grad(data.detach(), requires_grad)

@@ -112,7 +112,7 @@ def made_by_handler(stack: Stack, op: _C.Op, args: tuple[Any, ...]) -> Any:
         made = _offer(stack, op, op, plain, None)
     finally:
         _C._set_grad_enabled(previous)
-    return made.requires_grad_() if args[place] else made
+    return _C.requiring_grad(made) if args[place] else made
 
 
 def _has_dispatch(args: tuple[Any, ...]) -> bool:

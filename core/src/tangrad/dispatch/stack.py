@@ -82,6 +82,19 @@ class Stack:
         self.tell_of_constant(made)
         return self.levels[-1].lift(made, None, self.levels[:-1]) if self.levels else made
 
+    def refuse_in_transforms(self, method: str) -> None:
+        """Refuse a method of tensors that a transform, which has records of its own, would not see.
+
+        Raises:
+            RuntimeError: a transform of functions runs in this thread.
+        """
+        if any(not level.lenient for level in self.levels):
+            raise RuntimeError(
+                f"You are attempting to call Tensor.{method} inside of a function being "
+                "transformed by a functorch transform, which does not see it: use grad, vjp, "
+                "jacrev, jacfwd or hessian there, or call it outside"
+            )
+
     def tell_of_allocation(self, made: Any) -> None:
         """Tell the tracer of a tensor that has no values yet."""
         if self.tracers:

@@ -63,7 +63,7 @@ def _require(level: GradLevel, tree: Any, name: str) -> list[Any]:
                 f"{name}: only Tensors of floating point and complex dtype can be differentiated, "
                 f"got an input of dtype {x.dtype} and shape {list(x.shape)}"
             )
-        x.requires_grad_()
+        x.requires_grad = True
     return leaves
 
 

@@ -76,7 +76,7 @@ def layout_tensor(
         held = {name: _C.plain_alias(c) for name, c in ordered.items()}
         device = next(iter(held.values())).device
         made = _C.make_of_layout(which, held, said, size, dtype, device)
-    return made.requires_grad_() if requires_grad else made
+    return _C.requiring_grad(made) if requires_grad else made
 
 
 def _check_components(which: _C.layout, given: Mapping[str, Any]) -> None:

@@ -177,6 +177,8 @@ cdef object register_tensor_hook(Tensor t, hook):
 
 cdef int retain_grad(Tensor t) except -1:
     cdef Node node = grad_fn_of(t)
+    if standing():
+        (<object>tg_tls.intercept).refuse_in_transforms("retain_grad()")
     if not requires_grad(t):
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     if node is None:

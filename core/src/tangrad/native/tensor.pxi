@@ -167,6 +167,8 @@ cdef class Tensor:
         if requires_grad is not True and requires_grad is not False:
             raise TypeError("requires_grad_(): argument 'requires_grad' (position 1) must be bool, "
                             f"not {type(requires_grad).__name__}")
+        if standing():
+            (<object>tg_tls.intercept).refuse_in_transforms("requires_grad_() (or perhaps using torch.autograd.functional.* APIs)")
         set_requires_grad(self, requires_grad)
         return self
 

@@ -231,7 +231,8 @@ def _requiring_grad(x: Any) -> Any:
         raise RuntimeError(
             f"Only Tensors of floating point and complex dtype can require gradients, got {x.dtype}"
         )
-    return x.requires_grad_()
+    x.requires_grad = True
+    return x
 
 
 def _checked_dtype(function: str, dtype: Any) -> Any:

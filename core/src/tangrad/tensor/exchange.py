@@ -172,7 +172,9 @@ def frombuffer(
         _warn_readonly("buffer", "bytearray(buffer)")
     part = view[offset : offset + elements * dtype.itemsize]
     made = _C.tensor_from_buffer(part, dtype, (elements,), (1,))
-    return made.requires_grad_() if requires_grad else made
+    if requires_grad:
+        made.requires_grad = True
+    return made
 
 
 def from_file(

@@ -74,7 +74,7 @@ def _parameter(cls: type, data: Any = None, requires_grad: bool = True) -> Any:
     if not isinstance(data, _C.Tensor):
         raise TypeError(f"Parameter data must be a Tensor, got {type(data).__name__}")
     if type(data) not in (_C.Tensor, _C.Parameter) and cls is _C.Parameter:
-        made = data.detach().requires_grad_(requires_grad)
+        made = _C.requiring_grad(data.detach(), requires_grad)
         if type(made) is not type(data):
             raise RuntimeError(
                 f"Creating a Parameter from an instance of type {type(data).__name__} requires "

@@ -107,7 +107,7 @@ def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     if isinstance(dtype, str):
         dtype = dtype_of_type_name(dtype)
     elif isinstance(dtype, type) and hasattr(dtype, "dtype"):
-        dtype = dtype.dtype
+        dtype = _C.get_default_dtype() if dtype is _C.Tensor else dtype.dtype
     return to(self, dtype)
 
 
@@ -214,7 +214,7 @@ def detach_(self: Any) -> _C.Tensor:
     if self._is_view():
         raise RuntimeError("Can't detach views in-place. Use detach() instead.")
     record = _C.level_of(self)
-    if record is not None and record.level.lenient:
+    if record is not None and hasattr(record, "set_tangent"):
         detach_(record.inner)
         record.set_tangent(None)
     _C.forget_history(self)

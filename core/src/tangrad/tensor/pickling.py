@@ -142,7 +142,9 @@ def _dressed(x: Any, cls: type, requires_grad: bool) -> Any:
     if type(x) is not cls:
         x = x.as_subclass(cls)
     # Only this way round: a Parameter may be born requiring grad, which integers cannot.
-    return x.requires_grad_(requires_grad) if x.requires_grad != requires_grad else x
+    if x.requires_grad != requires_grad:
+        x.requires_grad = requires_grad
+    return x
 
 
 def reduce_storage(storage: Any) -> tuple[Any, ...]:

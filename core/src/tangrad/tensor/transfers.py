@@ -48,7 +48,7 @@ def pin_memory(self: Any, device: Any = None) -> _C.Tensor:
     if pinned is None:
         return self
     made = _on(pinned, self.shape, self.stride(), self)
-    return made.copy_(self.detach()).requires_grad_(self.requires_grad)
+    return _C.requiring_grad(made.copy_(self.detach()), self.requires_grad)
 
 
 def _pinning() -> dict[str, Any]:

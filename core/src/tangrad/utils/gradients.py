@@ -15,5 +15,5 @@ def clear_grad(parameter: Any, set_to_none: bool) -> None:
     if parameter.grad.grad_fn is not None:
         parameter.grad.detach_()
     else:
-        parameter.grad.requires_grad_(False)
+        parameter.grad.requires_grad = False
     parameter.grad.zero_()

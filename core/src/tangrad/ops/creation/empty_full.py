@@ -28,7 +28,7 @@ def check_size(size: Ints) -> None:
 
 
 def finished(x: Any, requires_grad: bool) -> Any:
-    return _C.as_new(x.requires_grad_() if requires_grad else x)
+    return _C.as_new(_C.requiring_grad(x) if requires_grad else x)
 
 
 def _uninitialised(x: Any, requires_grad: bool = False) -> Any:
@@ -140,7 +140,7 @@ def empty(
     if out is not None:
         resized = written(out, size, dtype, device)
         resized = memory.fill_new(resized) if memory.fills_memory else resized
-        return resized.requires_grad_() if requires_grad else resized
+        return _C.requiring_grad(resized) if requires_grad else resized
     return _uninitialised(allocate(size, dtype, device, memory_format), requires_grad)
 
 

@@ -407,7 +407,7 @@ def linspace(
     _check_steps(steps)
     if _seen_by_level(start, end) and out is None:
         spaced = _spaced_by_tensors("linspace", start, end, steps, dtype, device)
-        return spaced.requires_grad_() if requires_grad else spaced
+        return _C.requiring_grad(spaced) if requires_grad else spaced
     start, end = _bound("linspace", start), _bound("linspace", end)
     dtype = _spacing_dtype("linspace", dtype if out is None else dtype or out.dtype, start, end)
     for number in (start, end):
@@ -448,7 +448,7 @@ def logspace(
     _check_steps(steps)
     if _seen_by_level(start, end) and out is None:
         powers = base ** _spaced_by_tensors("logspace", start, end, steps, dtype, device)
-        return powers.requires_grad_() if requires_grad else powers
+        return _C.requiring_grad(powers) if requires_grad else powers
     start, end = _bound("logspace", start), _bound("logspace", end)
     dtype = _spacing_dtype("logspace", dtype if out is None else dtype or out.dtype, start, end)
     for number in (start, end):

@@ -17,7 +17,7 @@ from tangrad.random import philox
 
 def _finished(drawn: Any, requires_grad: bool, out: Any = None) -> Any:
     """Return drawn numbers; a tensor that was made for them is new, at version 0."""
-    drawn = drawn.requires_grad_() if requires_grad else drawn
+    drawn = _C.requiring_grad(drawn) if requires_grad else drawn
     return _C.as_new(drawn) if out is None else drawn
 
 

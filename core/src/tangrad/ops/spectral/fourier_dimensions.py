@@ -352,7 +352,7 @@ def fft_fftfreq(
     counts = tangrad.arange(n, dtype=dtype, layout=layout, device=device)
     if n > 1:
         counts[(n + 1) // 2 :] = tangrad.arange(-(n // 2), 0, dtype=dtype, device=device)
-    return counts.mul_(_reciprocal(n, d)).requires_grad_(requires_grad)
+    return _C.requiring_grad(counts.mul_(_reciprocal(n, d)), requires_grad)
 
 
 def _rfftfreq_errors(s: Any) -> list[Any]:
@@ -373,7 +373,7 @@ def fft_rfftfreq(
     """List the frequencies of the numbers that `rfft` returns."""
     dtype = _frequency_dtype("rfftfreq", dtype)
     counts = tangrad.arange(max(int(n / 2) + 1, 0), dtype=dtype, layout=layout, device=device)
-    return counts.mul_(_reciprocal(n, d)).requires_grad_(requires_grad)
+    return _C.requiring_grad(counts.mul_(_reciprocal(n, d)), requires_grad)
 
 
 def _shift_samples(s: Any) -> list[Any]:

@@ -48,7 +48,7 @@ class _Request:
 
     def finished(self, window: Any) -> Any:
         """Return the window as the caller wants it."""
-        return window.requires_grad_(self.grad)
+        return _C.requiring_grad(window, self.grad)
 
     def cosines(self, coefficients: Iterable[float]) -> Any:
         """Return the sum of cosines of whole multiples of the period, of alternating sign."""

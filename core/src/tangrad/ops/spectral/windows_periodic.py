@@ -38,7 +38,7 @@ def _window(
         wide = tangrad.float64 if dtype_name(dtype) == "float64" else tangrad.float32
         places = tangrad.arange(points, dtype=wide, device=device)
         made = compute(places, points - 1).to(dtype).narrow(0, 0, length)
-    return made.requires_grad_(requires_grad)
+    return _C.requiring_grad(made, requires_grad)
 
 
 def _samples(s: Any) -> list[Any]:
