@@ -278,3 +278,72 @@ def test_a_sparse_gradient_takes_another_in_place():
     x.backward(sparse)
     assert x.grad is held
     assert held.to_dense().tolist() == [6, 0, 0]
+
+
+WRITES = {
+    "mul_": lambda t, other: t.mul_(other),
+    "add_": lambda t, other: t.add_(other),
+    "sub_": lambda t, other: t.sub_(other),
+    "div_": lambda t, other: t.div_(2),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize(
+    "dtypes", [("float16", "float32"), ("uint8", "int32"), ("int32", "float32")], ids="-".join
+)
+def test_what_is_written_keeps_its_dtype(name, dtypes):
+    made = []
+    for t in (tangrad, torch):
+        first, second = (
+            t.sparse_coo_tensor(
+                t.tensor([[0, 1], [0, 1]]), t.tensor([5, 6], dtype=getattr(t, dtype)), (2, 2)
+            )
+            for dtype in dtypes
+        )
+        try:
+            result = WRITES[name](first, second)
+        except RuntimeError:
+            made.append(RuntimeError)
+            continue
+        kept = [str(x.dtype).rpartition(".")[2] for x in (result, result._values())]
+        made.append([*kept, result.to_dense().tolist()])
+    assert made[0] == made[1]
+
+
+def test_a_function_of_integers_is_not_written_into_them():
+    sparse = tangrad.sparse_coo_tensor(tangrad.tensor([[0]]), tangrad.tensor([3]), (3,))
+    with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
+        sparse.sqrt_()
+
+
+def test_gradients_of_half_precision_are_unscaled_in_it():
+    parameter = tangrad.zeros(2, 2, dtype=tangrad.float16)
+    place = tangrad.tensor([[0, 1], [0, 1]])
+    parameter.grad = tangrad.sparse_coo_tensor(place, tangrad.tensor([4.0, 8.0]).half(), (2, 2))
+    optimizer = tangrad.optim.SGD([parameter], lr=1.0)
+    quarter, found = tangrad.full((1,), 0.25), tangrad.zeros(1)
+    tangrad.amp.GradScaler("cpu")._unscale_grads_(optimizer, quarter, found, True)
+    dense = parameter.grad.to_dense()
+    assert dense.dtype is tangrad.float16
+    assert dense.tolist() == [[1, 0], [0, 2]]
+
+
+def test_a_later_gradient_comes_before_an_earlier_one():
+    def gradient(t):
+        class Fixed(t.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, value):
+                ctx.value = value
+                return x.clone()
+
+            @staticmethod
+            def backward(ctx, grad):
+                place = t.tensor([[int(ctx.value)]])
+                return t.sparse_coo_tensor(place, t.tensor([ctx.value]), (3,)), None
+
+        x = t.zeros(3, requires_grad=True)
+        (Fixed.apply(x, 1.0) + Fixed.apply(x, 2.0)).sum().backward()
+        return x.grad._indices().tolist(), x.grad._values().tolist()
+
+    assert gradient(tangrad) == gradient(torch)

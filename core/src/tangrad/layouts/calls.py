@@ -164,7 +164,13 @@ def _in_place(op: _C.Op, functional: _C.Op, args: tuple[Any, ...]) -> Any:
             f"{op.title}(): an in-place call on a tensor of layout {target.layout} is not "
             "recorded; use the form that returns a new tensor"
         )
-    return _copy(target, run(functional, functional, args, None), False, op.title)
+    result = run(functional, functional, args, None)
+    if not _C.can_cast(result.dtype, target.dtype):
+        raise RuntimeError(
+            f"{op.title}: result type {result.dtype} can't be cast to the desired output type "
+            f"{target.dtype} of the tensor of layout {target.layout} that is written"
+        )
+    return _copy(target, result, False, op.title)
 
 
 def _copy(target: Any, source: Any, non_blocking: bool = False, writer: str = "copy_") -> Any:

@@ -127,6 +127,12 @@ def add_(a: Any, b: Any, alpha: Any = 1) -> Any:
 
 
 def _overwrite(t: Any, result: Any, writer: str) -> Any:
+    if not tangrad.can_cast(result.dtype, t.dtype):
+        raise RuntimeError(
+            f"{writer}: result type {result.dtype} can't be cast to the desired output type "
+            f"{t.dtype} of the tensor that is written"
+        )
+    result = result.to(t.dtype)
     held = components(result)
     said = {"is_coalesced": is_coalesced(result)} if t.layout is COO else None
     return replace_components(t, held, metadata=said, writer=writer)

@@ -325,7 +325,9 @@ class GradScaler:
                     device = gradient.device
                     if device not in found:
                         found[device] = found_inf.to(device, copy=True)
-                    broken = ~tangrad.isfinite(gradient).all()
+                    # Sums of what is at one place may overflow.
+                    held = gradient.coalesce().values() if gradient.is_sparse else gradient
+                    broken = ~tangrad.isfinite(held).all()
                     found[device].copy_(tangrad.maximum(found[device], broken.float()))
                     gradient.mul_(inv_scale.to(device))
         return found
