@@ -64,6 +64,16 @@ def test_is_taken_as_by_pytorch(case):
     assert TAKEN[case](tangrad) == TAKEN[case](torch)
 
 
+@pytest.mark.parametrize("shape", [(4, 1), (2, 2, 3), (6,), (3, 2)])
+def test_a_mask_does_not_grow_the_tensor_that_is_written(shape):
+    x = tangrad.zeros(2, 3)
+    mask = tangrad.ones(shape, dtype=tangrad.bool)
+    with pytest.raises(RuntimeError, match="broadcast"):
+        x.masked_scatter_(mask, tangrad.ones(20))
+    assert x.tolist() == [[0, 0, 0], [0, 0, 0]]
+    assert x.masked_scatter_(tangrad.ones(3) > 0, tangrad.ones(20)).sum() == 6
+
+
 def test_random_integers_that_the_dtype_rounds_are_warned_of():
     with pytest.warns(UserWarning, match="out of bounds"):
         tangrad.ones(2).random_(0, 2**24 + 5)

@@ -408,6 +408,8 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
             shape[p] = extent
         if out is not None:
             o = out[i] if op.nout > 1 else out
+            if <PyObject*>out == flat[0]:
+                check_inplace_shape(op, o, <int>len(size), shape)
             prepare_out(op, o, len(size), shape, (<dtype>dt).index)
             if definition.strict_out is True:  # once more, for what was resized
                 check_apart(op, args, [o])
