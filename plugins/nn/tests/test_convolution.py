@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import tangrad
 from tangrad.ops.nn.convolution import convolution_input, convolution_weight
@@ -78,3 +79,14 @@ def test_a_batch_without_samples_gives_zero_gradients() -> None:
 def test_wrong_channels_are_named() -> None:
     with pytest.raises(RuntimeError, match="to have 3 channels, but got 2 channels instead"):
         tangrad.conv2d(tangrad.ones(1, 2, 4, 4), tangrad.ones(1, 3, 2, 2))
+
+
+@pytest.mark.parametrize("name", ["Conv2d", "ConvTranspose2d"])
+@pytest.mark.parametrize("window", [1, 3])
+def test_images_come_channels_last_where_the_weight_is(name: str, window: int) -> None:
+    made = []
+    for t in (tangrad, torch):
+        layer = getattr(t.nn, name)(4, 8, window).to(memory_format=t.channels_last)
+        made.append(layer(t.ones(2, 4, 8, 8)).stride())
+    assert made[0] == made[1]
+    assert made[0][1] == 1

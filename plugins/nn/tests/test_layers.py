@@ -183,6 +183,16 @@ def test_embedding_looks_up_as_in_pytorch(agree, name):
     agree(program)
 
 
+def test_a_row_is_not_longer_than_its_largest_norm():
+    with tangrad.random.fork_rng():
+        for seed in range(20):
+            tangrad.manual_seed(seed)
+            for largest in (1.0, 3.0):
+                layer = nn.Embedding(40, 5, max_norm=largest)
+                layer.weight.data *= 5
+                assert (layer(tangrad.arange(40)).norm(dim=1) <= largest).float().mean() > 0.99
+
+
 def test_embedding_from_a_table():
     table = tangrad.ones(3, 2)
     layer = nn.Embedding.from_pretrained(table)
@@ -215,6 +225,17 @@ def test_embedding_bag_reduces_as_in_pytorch(agree, name):
         sum((out * out).sum() for out in results).backward()
         gradients = [layer.weight.grad, factors.grad if weighted else None]
         return [repr(layer), list(layer.state_dict()), results, layer.weight, gradients]
+
+    agree(program)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("ends", [[0, 3, 3], [0, 2, 4]])
+def test_with_padding_the_last_bag_takes_all_that_is_left(agree, mode, ends):
+    def program(t):
+        layer = t.nn.EmbeddingBag(9, 3, mode=mode, padding_idx=7, include_last_offset=True)
+        fill(t, layer)
+        return layer(t.tensor([0, 7, 2, 3]), t.tensor(ends))
 
     agree(program)
 
@@ -344,6 +365,19 @@ BAD_LAYERS = {
 @pytest.mark.parametrize("case", BAD_LAYERS)
 def test_bad_arguments_raise_as_in_pytorch(agree, case):
     agree(lambda t: BAD_LAYERS[case](t), message=False)
+
+
+@pytest.mark.parametrize("order", [(0, 2, 3, 1), (1, 0, 2, 3), (3, 2, 1, 0)])
+@pytest.mark.parametrize("step", [1, 2])
+def test_dropout_keeps_the_order_of_dimensions_in_memory(agree, order, step):
+    def program(t):
+        x = t.ones(4, 3, 5, 6).permute(order)[::step]
+        return list(t.nn.functional.dropout(x, 0.25).stride())
+
+    agree(program)
+    dropped = tangrad.nn.functional.dropout(x := tangrad.ones(40, 50).t()[::2], 0.25)
+    assert set(dropped.flatten().tolist()) == {0, tangrad.tensor(4 / 3).item()}
+    assert dropped.shape == x.shape
 
 
 def test_linear_draws_from_the_documented_range():

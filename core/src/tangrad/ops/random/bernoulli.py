@@ -168,11 +168,10 @@ def _dropped(input: Any, p: float) -> Any:
     stack = _C.get_intercept()
     engine = random_sequential.engine_of(None, input.device)
     if engine is None and (stack is None or not stack.levels):
-        if not input.is_contiguous():  # a dense one keeps its strides
+        if not input.is_contiguous() and 0 not in input.stride():  # as empty_like lays it out
             order = sorted(range(input.ndim), key=input.stride, reverse=True)
-            rows = input.permute(order)
-            if rows.is_contiguous():
-                return native_dropout(rows, p).permute([order.index(d) for d in range(len(order))])
+            dropped = native_dropout(input.permute(order), p)
+            return dropped.permute([order.index(d) for d in range(len(order))])
         return native_dropout(input, p)
     # Samples of a vmap may draw differently, and a sequential engine cannot draw again: there is
     # no seed that backward could save.

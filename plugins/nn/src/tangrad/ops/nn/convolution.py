@@ -160,12 +160,17 @@ def repeated(name: str, value: Any, count: int) -> Ints:
     return tuple(listed)
 
 
-def in_format_of(result: Any, input: Any) -> Any:
-    """Store a result of images or volumes channels last where the input's strides say so.
+def in_format_of(result: Any, input: Any, weight: Any = None) -> Any:
+    """Store a result of images or volumes channels last where the strides of what is given say so.
 
     A single image may be channels last without: the stride of its batch can be any.
     """
-    if input.ndim not in (4, 5) or input.is_contiguous() or not ordered_channels_last(input):
+    if input.ndim not in (4, 5):
+        return result
+    by_input = not input.is_contiguous() and ordered_channels_last(input)
+    # Windows of one element say so while they are contiguous.
+    by_weight = weight is not None and weight.stride(1) == 1 and ordered_channels_last(weight)
+    if not by_input and not by_weight:
         return result
     wanted = tangrad.channels_last if input.ndim == 4 else tangrad.channels_last_3d
     return result.contiguous(memory_format=wanted)

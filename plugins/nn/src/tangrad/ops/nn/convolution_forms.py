@@ -95,7 +95,7 @@ def _conv(
     else:
         result = convolution(x, weight, stride, padding, dilation, groups)
         result = _with_bias(result, bias, spatial, weight.shape[0])
-    result = in_format_of(result, x)
+    result = in_format_of(result, x, weight)
     return result if batched else result.squeeze(0)
 
 
@@ -332,7 +332,7 @@ def _conv_transpose(
     channels = weight.shape[1] * groups
     shape = (x.shape[0], channels, *sizes)
     result = convolution_input(weight, x, shape, *window, groups)
-    result = in_format_of(_with_bias(result, bias, spatial, channels), x)
+    result = in_format_of(_with_bias(result, bias, spatial, channels), x, weight)
     return result if batched else result.squeeze(0)
 
 

@@ -96,7 +96,8 @@ def embedding_renorm_(self: Any, indices: Any, max_norm: float, norm_type: float
     rows = table.index_select(0, index)
     norms = rows.norm(norm_type, 1, keepdim=True)
     # A row must not come out longer than max_norm by rounding.
-    short = tangrad.where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
+    margin = norms * 1e-7 if norms.dtype is tangrad.float32 else 1e-7
+    short = tangrad.where(norms > max_norm, max_norm / (norms + margin), 1.0)
     table.index_copy_(0, index, rows * short.to(rows.dtype))
     return self
 

@@ -359,6 +359,9 @@ def embedding_bag(
     index = input.reshape((-1,))
     if max_norm is not None:
         embedding_renorm_(weight.detach(), index, max_norm, norm_type)
+    if include_last_offset and (padding is not None or mode == "max"):
+        # As in PyTorch, the last bag goes on to the end there, whatever its own end says.
+        offsets, include_last_offset = offsets[:-1], False
     bags, count = _bags(input, offsets, include_last_offset)
     if padding is not None:
         bags = bags.masked_fill(index == padding, count)
