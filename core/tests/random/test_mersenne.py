@@ -84,6 +84,7 @@ def test_seeds(seed: int) -> None:
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_functions_of_uniform_and_normal_numbers(shape: tuple[int, ...], dtype: str) -> None:
     agree(lambda t: t.empty(shape, dtype=getattr(t, dtype)).cauchy_(1.0, 2.5))
+    agree(lambda t: t.empty(shape, dtype=getattr(t, dtype)).cauchy_(float("inf"), 2.5))
     agree(lambda t: t.empty(shape, dtype=getattr(t, dtype)).log_normal_(0.5, 2.0))
     agree(lambda t: t.empty(shape, dtype=getattr(t, dtype)).geometric_(0.3))
 

@@ -45,7 +45,7 @@ def multiply_add(x: Any, factor: Any, addend: Any) -> Array:
         wide = np.float64(1)
         exact: Array = (x * wide) * (factor * wide) + addend * wide
         return exact.astype(np.float32)
-    if float(addend) == 0.0 or float(factor) in (0.0, 1.0):
+    if float(addend) in (0.0, math.inf, -math.inf) or float(factor) in (0.0, 1.0):
         with np.errstate(over="ignore"):  # what is out of range is infinite, as PyTorch's
             return np.asarray(x * factor + addend)
     return _multiply_add_wide(x, float(factor), float(addend))
