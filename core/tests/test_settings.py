@@ -47,6 +47,7 @@ def deterministic(t: Any) -> tuple[Any, ...]:
     [
         lambda t: t.use_deterministic_algorithms(True),
         lambda t: t.use_deterministic_algorithms(True, warn_only=True),
+        lambda t: t.use_deterministic_algorithms(False, warn_only=True),
         lambda t: t.use_deterministic_algorithms(1),
         lambda t: t.set_deterministic_debug_mode("warn"),
         lambda t: t.set_deterministic_debug_mode(2),

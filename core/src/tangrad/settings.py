@@ -38,7 +38,8 @@ _TENSOR_TYPES = {
     "DoubleTensor": "float64",
 }
 _settings: dict[str, Any] = {
-    "deterministic": 0,
+    "deterministic": False,
+    "warn_only": False,
     "fills_memory": True,
     "precision": "highest",
     "interop_threads": 1,
@@ -65,7 +66,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
             "use_deterministic_algorithms(): mode and warn_only must be bool, got "
             f"{type(mode).__name__} and {type(warn_only).__name__}"
         )
-    _settings["deterministic"] = (1 if warn_only else 2) if mode else 0
+    _settings["deterministic"], _settings["warn_only"] = mode, warn_only
     _tell_of_memory()
 
 
@@ -99,18 +100,17 @@ def _tell_of_memory() -> None:
 
 def are_deterministic_algorithms_enabled() -> bool:
     """Return whether deterministic algorithms were asked for, warnings included."""
-    return bool(_settings["deterministic"])
+    return _settings["deterministic"] is True
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """Return whether other algorithms only warn."""
-    return bool(_settings["deterministic"] == 1)
+    return _settings["warn_only"] is True
 
 
 def get_deterministic_debug_mode() -> int:
     """Return 0 where any algorithm may be used, 1 where others warn, 2 where they are refused."""
-    mode: int = _settings["deterministic"]
-    return mode
+    return 2 - _settings["warn_only"] if _settings["deterministic"] else 0
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
@@ -131,8 +131,8 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
             f"invalid value of debug_mode, expected one of {', '.join(map(str, allowed))}, "
             f"but got {debug_mode}"
         )
-    _settings["deterministic"] = allowed.index(debug_mode)
-    _tell_of_memory()
+    mode = allowed.index(debug_mode)
+    use_deterministic_algorithms(mode > 0, warn_only=mode == 1)
 
 
 def get_float32_matmul_precision() -> str:

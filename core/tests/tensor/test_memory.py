@@ -95,6 +95,11 @@ def test_dim_order_refuses_what_is_no_format():
         lambda t: t.ones(2).map_(t.ones(3), lambda a, b: a + b),
         lambda t: t.ones(2).map_(t.ones(2).double(), lambda a, b: a + b),
         lambda t: t.ones(2, requires_grad=True).apply_(lambda a: a),
+        lambda t: t.ones(2).map2_(
+            t.ones(2), t.ones(2, requires_grad=True), lambda a, b, c: a + b - c
+        ),
+        lambda t: t.ones(2).int().apply_(lambda a: "one"),
+        lambda t: str(t.ones(2).int().type(t.Tensor).dtype).rpartition(".")[2],
         lambda t: t.ones(2).int().apply_(lambda a: a + 1.5).tolist(),
         lambda t: t.ones(2, 3).t().apply_(lambda a: a + 1).tolist(),
         lambda t: str(t.ones(2).grad_dtype).rpartition(".")[2],
@@ -154,6 +159,15 @@ def test_typed_storage_converts_and_is_made_of_data():
         assert t.FloatStorage([1.0]).dtype is t.float32
         assert t.ones(2).storage_type() is t.FloatStorage is t.Storage
         assert t.ones(2).storage().type().endswith(".FloatStorage")
+
+
+def test_the_size_of_a_storage_counts_its_elements():
+    sizes = [tangrad.zeros(n).storage().__sizeof__() for n in (0, 10, 100)]
+    assert [n - sizes[0] for n in sizes] == [0, 40, 400]
+    storage = tangrad.zeros(3).untyped_storage()
+    copy = storage.__copy__()
+    assert copy.tolist() == storage.tolist()
+    assert copy.data_ptr() != storage.data_ptr()
 
 
 def test_untyped_storage_is_bytes():

@@ -297,7 +297,7 @@ def _set_grad_dtype(self: Any, dtype: Any) -> None:
 
 
 def _check_elementwise(self: Any, name: str, others: Sequence[Any]) -> None:
-    if self.requires_grad:
+    if self.requires_grad or any(getattr(other, "requires_grad", False) for other in others):
         raise RuntimeError(
             f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() "
             "instead."
@@ -321,6 +321,8 @@ def _replace(self: Any, name: str, others: Sequence[Any], function: Callable[...
 
 def _number(value: Any, dtype: Any) -> Any:
     value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, str):
+        raise TypeError(f"expected a number for each element of {dtype}, got the str {value!r}")
     whole = not (dtype.is_floating_point or dtype.is_complex or dtype.name == "bool")
     return int(value) if whole else value
 

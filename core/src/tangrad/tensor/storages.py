@@ -240,6 +240,7 @@ def _share_memory_(self: Any) -> Any:
 
 _UNTYPED: dict[str, Callable[..., Any]] = {
     "clone": _clone,
+    "__copy__": _clone,
     "copy_": _copy_,
     "fill_": _fill_,
     "to": _to,
@@ -378,6 +379,9 @@ class TypedStorage:
         dtype = cls.dtype or given or _C.get_default_dtype()
         untyped = _C.UntypedStorage.from_buffer(buffer, *args, dtype=dtype, **kwargs)
         return cls(wrap_storage=untyped, dtype=dtype)
+
+    def __sizeof__(self) -> int:
+        return super().__sizeof__() + self.nbytes()
 
     def __len__(self) -> int:
         length: int = self._untyped_storage.nbytes() // self.element_size()
