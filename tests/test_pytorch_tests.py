@@ -82,6 +82,15 @@ def missed(kind: str, name: str, text: str = "") -> dict[str, str]:
         ),
         (missed("AssertionError", "", '"a" does not match "private name torch._C.x"'), "private"),
         (missed("ImportError", "m", "cannot import name '_lazy_clone' from 'm'"), "private"),
+        (
+            missed("AttributeError", "", "<m> does not have the attribute '_lazy_clone'"),
+            "private",
+        ),
+        (
+            missed("AttributeError", "", "'types.SimpleNamespace' object has no attribute 'x'"),
+            "private",
+        ),
+        (missed("TypeError", "", "'StubModule' object is not callable"), "private"),
     ],
 )
 def test_a_verdict_has_a_cause(entry: dict[str, Any] | None, cause: str) -> None:

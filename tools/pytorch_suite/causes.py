@@ -25,7 +25,8 @@ OMITTED = ("apart", "private")
 LIST = Path(__file__).with_name("private_names.txt")
 MISSING = ("AttributeError", "ImportError", "ModuleNotFoundError")
 MISSED = re.compile(
-    r"cannot import name '(\w+)'|No module named '([\w.]+)'|has no attribute '(\w+)'|"
+    r"cannot import name '(\w+)'|No module named '([\w.]+)'|"
+    r"(?:has no|does not have the) attribute '(\w+)'|"
     r"has no '(?:tangrad|torch)([\w.]+)'"
 )
 # What a test, which expects another error, has met in place of it.
@@ -35,6 +36,8 @@ APART = re.compile(
 )
 # Why a test skips itself where a part of PyTorch's own build is not there.
 BUILD = re.compile(r"MKL-?DNN", re.IGNORECASE)
+# What answers or stands for private modules, asked or used as what it is not.
+STAND_IN = re.compile(r"'types.SimpleNamespace' object has no attribute|StubModule")
 OWNER = re.compile(r"module '([\w.]+)' has no attribute")
 WORDS = re.compile(r"does not match|String comparison|warning|not triggered|re\.compile")
 
@@ -55,6 +58,8 @@ def is_private(entry: dict[str, Any]) -> bool:
         return _is_below(asked, names)
     if kind == "OSError" and "Could not load this library" in entry.get("text", ""):
         return True  # it is part of PyTorch's own build
+    if STAND_IN.search(entry.get("text", "").partition("\n")[0]):
+        return True
     met = MET.search(entry.get("text", ""))
     if kind in MISSING or "Missing" in kind or met:
         found = met or MISSED.search(entry.get("text", ""))

@@ -132,6 +132,8 @@ class StubType(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         """Raise for a stub; while files are imported, return another."""
         if "_is_stub" not in vars(cls):  # a test's class with a stub among its bases
+            if args and cls.__init__ is object.__init__ and cls.__new__ is object.__new__:
+                raise PrivateName(next(b.__qualname__ for b in cls.mro() if "_is_stub" in vars(b)))
             return super().__call__(*args, **kwargs)
         if _imports:
             return Stub(f"{cls.__qualname__}()")
@@ -289,6 +291,9 @@ def install(source: str, names: dict[str, list[str]]) -> None:
 
     if not hasattr(torch.testing, "__path__"):
         torch.testing.__path__ = []  # modules are looked for below it
+    compiled = importlib.import_module("torch._C")
+    if not hasattr(compiled, "__path__"):
+        compiled.__path__ = []  # modules are looked for below it
     for name, value in answers.ATTRIBUTES.items():
         module, _, last = name.rpartition(".")
         try:
@@ -301,7 +306,6 @@ def install(source: str, names: dict[str, list[str]]) -> None:
             setattr(there, last, value)
             if isinstance(value, ModuleType):
                 sys.modules[name] = value
-    compiled = importlib.import_module("torch._C")
 
     def private(name: str) -> Any:
         if name not in names["torch._C"]:
@@ -309,8 +313,6 @@ def install(source: str, names: dict[str, list[str]]) -> None:
         return stub(f"torch._C.{name}")
 
     compiled.__getattr__ = private  # type: ignore[method-assign]
-    if not hasattr(compiled, "__path__"):
-        compiled.__path__ = []
     for name, known in names.items():
         if name != "torch._C":
             _answer(importlib.import_module(name), name, set(known).__contains__)
