@@ -131,6 +131,8 @@ _OWN_PLACES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__all__":  # not kept: names are added
+        return _exported()
     found = _find(name)
     globals()[name] = found
     return found
@@ -182,7 +184,22 @@ def __dir__() -> list[str]:
         for name, op in registry.load_plain().items()
         if op.definition.function and op.definition.namespace is None
     }
-    return sorted({*public, *globals(), *_LAZY, *_SUBMODULES, *_namespaces.names()})
+    dtypes = "cdouble cfloat chalf double float half int long short".split()
+    dtypes += [dtype.name for dtype in _C.registered_dtypes()]
+    known = {*public, *globals(), *_LAZY, *_SUBMODULES, *_namespaces.names()}
+    return sorted(known.union(dtypes))
+
+
+def _exported() -> list[str]:
+    """Return what `from tangrad import *` takes: the public names but those of modules."""
+    from tangrad.discovery import discovery
+    from tangrad.tensor.legacy import NAMES
+
+    brought = {name.partition(".")[0] for name in discovery.names(discovery.NAMESPACES)}
+    left_out = {*_SUBMODULES, *brought, "TYPE_CHECKING", "annotations"}
+    modules = {name for name, value in globals().items() if type(value) is type(_sys)}
+    left_out |= modules
+    return [n for n in (*__dir__(), *NAMES) if not n.startswith("_") and n not in left_out]
 
 
 def _find_method(name: str) -> object:

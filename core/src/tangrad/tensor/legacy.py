@@ -85,7 +85,7 @@ def _parameter(cls: type, data: Any = None, requires_grad: bool = True) -> Any:
     return _C.new_parameter(data.detach(), requires_grad, cls)
 
 
-_NAMES = {
+NAMES = {
     "DoubleTensor": "float64",
     "FloatTensor": "float32",
     "HalfTensor": "float16",
@@ -126,11 +126,11 @@ def tensor_type(name: str, device_type: str = "cpu") -> type | None:
         name: such as "FloatTensor"; `device.FloatTensor(2, 3)` makes one on the current device.
         device_type: the type of device, which need not be usable.
     """
-    if name not in _NAMES:
+    if name not in NAMES:
         return None
     key = device_type, name
     if key not in _types:
-        dtype = _C.dtype_by_name(_NAMES[name])
+        dtype = _C.dtype_by_name(NAMES[name])
         module = "tangrad" if device_type == "cpu" else f"tangrad.{device_type}"
         doc = f"Tensors of {dtype} on {device_type}; `tangrad.tensor(..., dtype=)` makes them."
         body = {"dtype": dtype, "place": device_type, "__module__": module, "__doc__": doc}
@@ -140,7 +140,7 @@ def tensor_type(name: str, device_type: str = "cpu") -> type | None:
 
 def find(name: str) -> type | None:
     """Return a class of tensors (FloatTensor) or storages (FloatStorage) of one dtype, or None."""
-    if name in _NAMES:
+    if name in NAMES:
         return tensor_type(name)
     if not name.endswith("Storage"):
         return None

@@ -27,6 +27,9 @@ def show(
     prefix = f"{namespace}_"
 
     def getattr_(name: str) -> Any:
+        if name == "__all__":  # what a star takes, which asks for each
+            own = vars(sys.modules[module])
+            return sorted(public().union(n for n in own if isinstance(own[n], type)))
         wanted = others.get(name, prefix + name)
         if name.startswith("__") or not registry.is_known(wanted):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
@@ -36,12 +39,12 @@ def show(
         setattr(sys.modules[module], name, found)
         return found
 
-    def dir_() -> list[str]:
+    def public() -> set[str]:
         own = {
             name.removeprefix(prefix)
             for name, op in registry.load_all().items()
             if op.definition.namespace == namespace and op.definition.function
         }
-        return sorted(own | set(others) | set(vars(sys.modules[module])))
+        return own | set(others)
 
-    return getattr_, dir_
+    return getattr_, lambda: sorted(public() | set(vars(sys.modules[module])))
