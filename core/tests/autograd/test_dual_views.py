@@ -232,3 +232,19 @@ def test_a_tangent_has_no_tangent_itself():
         assert fw._current_level == 0
         with pytest.raises(RuntimeError, match="forward gradient at the same level"):
             fw.make_dual(tangrad.ones(2), make(tangrad))
+
+
+@pytest.mark.parametrize("name", ["zero_", "uniform_", "normal_", "exponential_"])
+def test_overwritten_by_what_is_constant_a_dual_has_a_tangent_of_zeros(agree, name):
+    def program(F):
+        with dual_numbers(F).dual_level():
+            dual = dual_numbers(F).make_dual(F.ones(2), F.ones(2))
+            return dual_numbers(F).unpack_dual(getattr(dual, name)()).tangent
+
+    agree(program)
+
+
+def test_numbers_drawn_about_a_dual_do_not_move_with_it():
+    x = tangrad.ones(3)
+    for draw in (lambda x: tangrad.normal(x, 1.0), lambda x: tangrad.normal(x, x)):
+        assert tangrad.func.jvp(draw, (x,), (x,))[1].tolist() == [0, 0, 0]

@@ -564,6 +564,8 @@ class JvpLevel(Level):
                 return self.wrap(result)
             tangents[written] = None
             moved = written_tangent(op, inner, tangents, result)
+            if moved is None and flat_tensors(self.tangents(args)):  # a constant, from now on
+                moved = _C.lookup_op("zeros_like")(result)
             moved = _parted(moved, flat_tensors(tangents)) if self.lenient else moved
             _C.level_of(target).set_tangent(moved)
         _C.finish_write(node, target)

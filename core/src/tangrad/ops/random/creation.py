@@ -321,8 +321,8 @@ def normal(
         refuse_values(std < 0, "normal expects all elements of std >= 0.0")
     if not hasattr(std, "shape") and std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    if any(x.requires_grad for x in tensors):
-        # Recorded, with gradients of zero: drawing does not pass them.
+    if any(x.requires_grad or hasattr(_C.level_of(x), "tangent") for x in tensors):
+        # Recorded, with derivatives of zero: drawing does not pass them.
         noise = (tensors[0] + tensors[-1]).normal_(generator=generator)
         mean, std = (x.detach() if hasattr(x, "shape") else x for x in (mean, std))
     else:

@@ -10,6 +10,23 @@ import tangrad
 __all__ = ["functional_call"]
 
 
+def _functional_call(
+    module: Any,
+    parameters_and_buffers: dict[str, Any],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Call a module with other parameters and buffers: what older libraries ask for."""
+    if isinstance(module, tangrad.nn.DataParallel):
+        raise RuntimeError("The stateless API can't be used with nn.DataParallel module")
+    return tangrad.func.functional_call(
+        module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict
+    )
+
+
 def functional_call(
     module: Any,
     parameters_and_buffers: dict[str, Any],
@@ -25,8 +42,6 @@ def functional_call(
         FutureWarning,
         stacklevel=2,
     )
-    if isinstance(module, tangrad.nn.DataParallel):
-        raise RuntimeError("The stateless API can't be used with nn.DataParallel module")
-    return tangrad.func.functional_call(
+    return _functional_call(
         module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict
     )
