@@ -294,6 +294,26 @@ def test_functional_call_sets_plain_attributes_for_the_call():
     assert not hasattr(module, "extra")
 
 
+def test_functional_call_registers_parameters_for_the_call():
+    class Names(tangrad.nn.Module):
+        scale = None
+
+        def __init__(self):
+            super().__init__()
+            self.number = 0.0
+
+        def forward(self):
+            return [name for name, _ in self.named_parameters()]
+
+    module = Names()
+    given = {"more": tangrad.nn.Parameter(tangrad.ones(1)), "plain": tangrad.ones(1)}
+    assert functional_call(module, given) == ["more"]
+    assert module() == []
+    with pytest.raises(TypeError, match="attribute `number`: 0.0 is not an instance of"):
+        functional_call(module, {"number": tangrad.ones(1)})
+    assert module.number == 0.0
+
+
 def test_functional_call_ties_names_that_share_a_tensor():
     module = tangrad.nn.Linear(1, 1)
     module.again = module.bias

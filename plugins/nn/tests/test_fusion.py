@@ -216,8 +216,9 @@ def test_a_call_hands_back_what_the_module_assigned(agree):
 
 
 def test_the_stateless_call_warns():
-    with pytest.warns(FutureWarning, match="functional_call"):
+    with pytest.warns(FutureWarning, match="Please use `torch.func.functional_call`"):
         nn.utils.stateless.functional_call(nn.ReLU(), {}, tangrad.ones(1))
+    assert nn.utils.stateless._functional_call(nn.ReLU(), {}, -tangrad.ones(1)).item() == 0
 
 
 def test_batch_normalizations_without_statistics_agree(agree):

@@ -126,6 +126,12 @@ def _replace(module: Any, name: str, value: Any) -> tuple[dict[str, Any], str, A
             return table, last, old
     attributes = vars(owner)
     old = attributes.get(last, _ABSENT)
+    if old is not _ABSENT and old is not None and not isinstance(old, _C.Tensor):
+        raise TypeError(
+            f"functional_call: attribute `{last}`: {old!r} is not an instance of torch.Tensor"
+        )
+    if old is _ABSENT and isinstance(value, _C.Parameter):  # as an assignment would register it
+        attributes = owner._parameters
     attributes[last] = value
     return attributes, last, old
 

@@ -38,7 +38,8 @@ def functional_call(
 ) -> Any:
     """Call a module with other parameters and buffers; deprecated, see `func.functional_call`."""
     warnings.warn(
-        "`nn.utils.stateless.functional_call` is deprecated in favor of `func.functional_call`.",
+        "`nn.utils.stateless.functional_call` is deprecated. Please use "
+        "`torch.func.functional_call` instead, which does the same.",
         FutureWarning,
         stacklevel=2,
     )
