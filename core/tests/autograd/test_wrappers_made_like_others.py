@@ -81,3 +81,23 @@ def test_a_deep_copy_has_what_the_wrapper_holds(parameter: bool, requires_grad: 
     assert once.requires_grad is requires_grad
     assert once.inner.tolist() == x.inner.tolist()
     assert once.inner.data_ptr() != x.inner.data_ptr()
+
+
+def test_what_a_handler_gives_is_not_made_its_class():
+    class Plain(Wrapper):
+        @classmethod
+        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None):
+            args = tree_map(lambda x: getattr(x, "inner", x), args)
+            return func(*args, **(kwargs or {}))
+
+    x = Plain(tangrad.ones(2))
+    assert type(x + x) is tangrad.Tensor
+    with pytest.raises(RuntimeError, match=r"detach\(\) returns an instance of the same type"):
+        tangrad.nn.Parameter(x)
+
+    class Converted(Plain):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None):
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    assert type(Converted(tangrad.ones(2)) * 2) is Converted

@@ -176,12 +176,21 @@ class DisableTorchFunction:
 def default_torch_function(
     cls: type, func: Any, types: tuple[type, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Run `func` with overrides off and convert results to `cls`."""
+    """Run `func` with overrides off and convert results to `cls`.
+
+    A class with `__torch_dispatch__` and no `__torch_function__` of its own says there what its
+    results are.
+    """
     if not all(issubclass(cls, t) for t in types):
         return NotImplemented
     with DisableTorchFunctionSubclass():
         result = func(*args, **kwargs)
-    return result if func in _unconverted() else as_class(result, cls)
+    if func in _unconverted() or (
+        hasattr(cls, "__torch_dispatch__")
+        and next(k for k in cls.__mro__ if "__torch_function__" in vars(k)) is _C.Tensor
+    ):
+        return result
+    return as_class(result, cls)
 
 
 @cache
