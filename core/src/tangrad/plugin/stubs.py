@@ -311,7 +311,7 @@ def legacy_names() -> list[str]:
     """Return the names of old programs' classes, such as FloatTensor and FloatStorage."""
     from tangrad.tensor import legacy, storages
 
-    return [*legacy._NAMES, *storages.DTYPES, *storages.ALIASES]
+    return [*legacy.NAMES, *storages.DTYPES, *storages.ALIASES]
 
 
 def _grouped(imports: list[str]) -> list[str]:
