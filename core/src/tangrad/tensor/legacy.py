@@ -6,6 +6,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.tensor.memory import new_memory
+from tangrad.tensor.methods import TYPE_NAMES
 from tangrad.tensor.on_storage import storage_as
 
 
@@ -85,18 +86,7 @@ def _parameter(cls: type, data: Any = None, requires_grad: bool = True) -> Any:
     return _C.new_parameter(data.detach(), requires_grad, cls)
 
 
-NAMES = {
-    "DoubleTensor": "float64",
-    "FloatTensor": "float32",
-    "HalfTensor": "float16",
-    "BFloat16Tensor": "bfloat16",
-    "LongTensor": "int64",
-    "IntTensor": "int32",
-    "ShortTensor": "int16",
-    "CharTensor": "int8",
-    "ByteTensor": "uint8",
-    "BoolTensor": "bool",
-}
+NAMES = {f"{kind}Tensor": name for name, kind in TYPE_NAMES.items() if "Complex" not in kind}
 _types: dict[tuple[str, str], type] = {}
 
 

@@ -111,7 +111,7 @@ def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     return to(self, dtype)
 
 
-_TYPE_NAMES = {
+TYPE_NAMES = {
     "float32": "Float",
     "float64": "Double",
     "float16": "Half",
@@ -130,7 +130,7 @@ _TYPE_NAMES = {
 def type_name(self: Any) -> str:
     """Return e.g. "tangrad.FloatTensor"."""
     place = "" if self.device.type == "cpu" else f"{self.device.type}."
-    return _C.shown(f"{place}{_TYPE_NAMES.get(self.dtype.name, self.dtype.name)}Tensor")
+    return _C.shown(f"{place}{TYPE_NAMES.get(self.dtype.name, self.dtype.name)}Tensor")
 
 
 def dtype_of_type_name(name: str) -> Any:
@@ -140,12 +140,12 @@ def dtype_of_type_name(name: str) -> Any:
         ValueError: the name is no type name.
     """
     short = name.rpartition(".")[2].removesuffix("Tensor")
-    for dtype, label in _TYPE_NAMES.items():
+    for dtype, label in TYPE_NAMES.items():
         if label == short:
             return _C.dtype_by_name(dtype)
     raise ValueError(
         f"invalid type: '{name}'; known: "
-        f"{', '.join(_C.shown(f'{v}Tensor') for v in _TYPE_NAMES.values())}"
+        f"{', '.join(_C.shown(f'{v}Tensor') for v in TYPE_NAMES.values())}"
     )
 
 
@@ -461,18 +461,6 @@ TABLE: dict[str, Any] = {
     "name": property(lambda self: None),
     "is_distributed": lambda self: False,
 }
-for _alias, _name in {
-    "bool": "bool",
-    "byte": "uint8",
-    "char": "int8",
-    "short": "int16",
-    "int": "int32",
-    "long": "int64",
-    "half": "float16",
-    "bfloat16": "bfloat16",
-    "float": "float32",
-    "double": "float64",
-    "cfloat": "complex64",
-    "cdouble": "complex128",
-}.items():
+for _name, _kind in TYPE_NAMES.items():
+    _alias = _kind.lower().replace("complex", "c")
     TABLE[_alias] = _converter(_alias, _name)

@@ -11,6 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from tangrad import _C
+from tangrad.tensor.methods import TYPE_NAMES
 from tangrad.tensor.on_storage import bytes_of, on_storage
 
 # PyTorch's base of all untyped storages: there is one class of them here.
@@ -256,20 +257,7 @@ _UNTYPED: dict[str, Callable[..., Any]] = {
     "type": lambda self, dtype=None, non_blocking=False: _C.shown("UntypedStorage"),
     "new": lambda self: _C.empty((0,), _C.dtype_by_name("uint8"), self.device).untyped_storage(),
 }
-_CASTS = {
-    "bool": "bool",
-    "byte": "uint8",
-    "char": "int8",
-    "short": "int16",
-    "int": "int32",
-    "long": "int64",
-    "half": "float16",
-    "bfloat16": "bfloat16",
-    "float": "float32",
-    "double": "float64",
-    "complex_float": "complex64",
-    "complex_double": "complex128",
-}
+_CASTS = {kind.lower().replace("complex", "complex_"): name for name, kind in TYPE_NAMES.items()}
 
 
 def storage_attribute(storage: Any, name: str) -> Any:
@@ -530,20 +518,7 @@ def _new_elements(args: tuple[Any, ...], dtype: Any, device: Any) -> Any:
 
 
 # The dtype of the elements of each class of typed storages.
-DTYPES = {
-    "DoubleStorage": "float64",
-    "FloatStorage": "float32",
-    "HalfStorage": "float16",
-    "BFloat16Storage": "bfloat16",
-    "LongStorage": "int64",
-    "IntStorage": "int32",
-    "ShortStorage": "int16",
-    "CharStorage": "int8",
-    "ByteStorage": "uint8",
-    "BoolStorage": "bool",
-    "ComplexFloatStorage": "complex64",
-    "ComplexDoubleStorage": "complex128",
-}
+DTYPES = {f"{kind}Storage": name for name, kind in TYPE_NAMES.items()}
 # What the default type of storages is called, too.
 ALIASES = {"Storage": "FloatStorage"}
 _classes: dict[str, type] = {}
