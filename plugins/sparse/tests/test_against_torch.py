@@ -311,6 +311,17 @@ def test_what_is_written_keeps_its_dtype(name, dtypes):
     assert made[0] == made[1]
 
 
+@pytest.mark.parametrize("name", ["add_", "sub_", "mul_"])
+def test_a_dense_tensor_of_integers_takes_no_sparse_fractions(name):
+    for t in (tangrad, torch):
+        dense = t.ones(3, dtype=t.int32)
+        sparse = t.sparse_coo_tensor(t.tensor([[0, 2]]), t.tensor([0.5, 1.5]), (3,))
+        with pytest.raises(RuntimeError):
+            getattr(dense, name)(sparse)
+        # PyTorch's mul_ leaves zeros behind.
+        assert dense.tolist() == [1, 1, 1] or (t, name) == (torch, "mul_")
+
+
 def test_a_function_of_integers_is_not_written_into_them():
     sparse = tangrad.sparse_coo_tensor(tangrad.tensor([[0]]), tangrad.tensor([3]), (3,))
     with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):

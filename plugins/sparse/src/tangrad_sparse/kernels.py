@@ -119,6 +119,7 @@ def add_(a: Any, b: Any, alpha: Any = 1) -> Any:
         return _overwrite(a, add(a, b, alpha), "add_")
     t = _as_coo(b)
     _same_shape("add_", a, t)
+    _check_cast("add_", tangrad.promote_types(a.dtype, t.dtype), a)
     indices, values = components(t)["indices"], components(t)["values"].to(a.dtype)
     values = values if alpha == 1 else values * alpha
     if indices.shape[0] == 1:
@@ -126,12 +127,16 @@ def add_(a: Any, b: Any, alpha: Any = 1) -> Any:
     return a.index_put_(tuple(indices), values, accumulate=True)
 
 
-def _overwrite(t: Any, result: Any, writer: str) -> Any:
-    if not tangrad.can_cast(result.dtype, t.dtype):
+def _check_cast(name: str, dtype: Any, t: Any) -> None:
+    if not tangrad.can_cast(dtype, t.dtype):
         raise RuntimeError(
-            f"{writer}: result type {result.dtype} can't be cast to the desired output type "
-            f"{t.dtype} of the tensor that is written"
+            f"{name}: result type {dtype} can't be cast to the desired output type {t.dtype} of "
+            "the tensor that is written"
         )
+
+
+def _overwrite(t: Any, result: Any, writer: str) -> Any:
+    _check_cast(writer, result.dtype, t)
     result = result.to(t.dtype)
     held = components(result)
     said = {"is_coalesced": is_coalesced(result)} if t.layout is COO else None
@@ -181,7 +186,9 @@ def _common(a: Any, b: Any) -> Any:
 def mul_(a: Any, b: Any) -> Any:
     """Multiply in place; what was dense stays dense, what was sparse stays sparse."""
     if a.layout is tangrad.strided:
-        return a.copy_(mul(a, b).to_dense())
+        product = mul(a, b)
+        _check_cast("mul_", product.dtype, a)
+        return a.copy_(product.to_dense())
     return _overwrite(a, mul(a, b), "mul_")
 
 
