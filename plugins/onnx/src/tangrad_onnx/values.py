@@ -103,6 +103,11 @@ def to_array(value: Any) -> Array:
     return np.asarray(held.resolve_conj().numpy())
 
 
+def item_size(value: Any) -> int:
+    """Return the bytes of an element of a tensor or an array."""
+    return int(value.element_size() if isinstance(value, Tensor) else value.itemsize)
+
+
 def to_ints(value: Any) -> list[int]:
     """Return a vector or scalar of integers as a list."""
     if value is None or isinstance(value, list):

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import tangrad
+from tangrad_onnx.limits import checked_count
 from tangrad_onnx.operators.registry import operator
 from tangrad_onnx.values import TENSOR_TYPES
 
@@ -44,6 +45,7 @@ def Attention(
         past = past_key.shape[2]
         k, v = tangrad.cat([past_key, k], 2), tangrad.cat([past_value, v], 2)
     present_key, present_value = k, v
+    checked_count([*q.shape[:3], k.shape[2]])
     if q.shape[1] != k.shape[1]:
         shared = q.shape[1] // k.shape[1]
         k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
@@ -147,6 +149,7 @@ def CausalConvWithState(
     x: Any, w: Any, b: Any = None, past: Any = None, *, activation: str = "none"
 ) -> Any:
     carried = w.shape[-1] - 1
+    checked_count([*x.shape[:2], carried + x.shape[-1]], x.element_size())
     if past is None:
         past = tangrad.zeros(*x.shape[:2], carried, dtype=x.dtype, device=x.device)
     whole = tangrad.cat([past, x], -1)
@@ -175,6 +178,7 @@ def LinearAttention(
     q = _heads(q, q_num_heads).to(wide)
     k, v = _heads(k, kv_num_heads).to(wide), _heads(v, kv_num_heads).to(wide)
     batch, _, steps, width = k.shape
+    checked_count([batch, kv_num_heads, width, v.shape[-1]])
     factor = scale or 1 / math.sqrt(width)
     if state is None:
         s = tangrad.zeros(batch, kv_num_heads, width, v.shape[-1], dtype=wide, device=q.device)

@@ -9,6 +9,7 @@ import numpy as np
 
 import tangrad
 from tangrad import Tensor
+from tangrad_onnx.limits import current
 from tangrad_onnx.operators.registry import operator
 from tangrad_onnx.values import to_number, to_tensor
 
@@ -31,7 +32,9 @@ def Loop(
     collected: list[list[Any]] = [[] for _ in range(scanned)]
     step = 0
     values = carried
+    limits = current()
     while going and (count is None or step < count):
+        limits.step()
         more, *results = body(np.array(step, np.int64), np.array(going), *values)
         # A condition that the model does not have is not looked at.
         going = bool(to_number(more.reshape(-1)[0]))
@@ -68,6 +71,7 @@ def Scan(
     steps = rows[0].shape[0]
     outputs: list[list[Any]] = []
     for t in range(steps):
+        current().step()
         taken = [row[steps - 1 - t if b else t] for row, b in zip(rows, backward, strict=True)]
         results = body(*states, *taken)
         count = len(states)

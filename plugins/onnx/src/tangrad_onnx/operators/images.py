@@ -10,6 +10,7 @@ import numpy as np
 
 import tangrad
 from tangrad.nn import functional as F
+from tangrad_onnx.limits import checked_count
 from tangrad_onnx.operators.registry import operator
 from tangrad_onnx.values import to_array
 
@@ -24,11 +25,13 @@ def GridSample(
     padding_mode: str = "zeros",
 ) -> Any:
     names = {"linear": "bilinear", "cubic": "bicubic"}
+    checked_count([*x.shape[:2], *grid.shape[1:-1]], x.element_size())
     return F.grid_sample(x, grid, names.get(mode, mode), padding_mode, bool(align_corners))
 
 
 @operator(ints=(1,))
 def AffineGrid(theta: Any, size: list[int], *, align_corners: int = 0) -> Any:
+    checked_count([*size, len(size)])
     return F.affine_grid(theta, size, bool(align_corners))
 
 
@@ -70,6 +73,7 @@ def DeformConv(
     strides, dilations, pads = strides or (1, 1), dilations or (1, 1), pads or (0, 0, 0, 0)
     n, c = x.shape[:2]
     rows, columns = offset.shape[2:]
+    checked_count([n, max(c, w.shape[0]), kh * kw, rows, columns])
     moves = offset.reshape(n, offset_group, kh * kw, 2, rows, columns)
     base_y = tangrad.arange(rows).reshape(1, -1, 1) * strides[0] - pads[0]
     base_x = tangrad.arange(columns).reshape(1, 1, -1) * strides[1] - pads[1]
@@ -117,6 +121,7 @@ def RoiAlign(
         bin_h, bin_w = h / output_height, w / output_width
         count_h = sampling_ratio or math.ceil(bin_h)
         count_w = sampling_ratio or math.ceil(bin_w)
+        checked_count([x.shape[1], output_height, count_h, output_width, count_w])
         at_y = y1 + (np.arange(output_height * count_h) + 0.5) * bin_h / max(count_h, 1)
         at_x = x1 + (np.arange(output_width * count_w) + 0.5) * bin_w / max(count_w, 1)
         image = x[int(batch)]
@@ -149,10 +154,14 @@ def _samples(image: Any, at_y: Any, at_x: Any, height: int, width: int) -> list[
     return parts
 
 
+_CELL = 256  # what a cell costs as a loop's step, in elements
+
+
 @operator()
 def MaxRoiPool(x: Any, rois: Any, *, pooled_shape: Any, spatial_scale: float = 1.0) -> Any:
     height, width = x.shape[2:]
     rows, columns = pooled_shape
+    checked_count([rois.shape[0], x.shape[1], rows, columns, _CELL])
     results = []
     for batch, *corners in to_array(rois).tolist():
         x1, y1, x2, y2 = (math.floor(c * spatial_scale + 0.5) for c in corners)

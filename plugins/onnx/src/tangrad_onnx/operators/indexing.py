@@ -8,8 +8,9 @@ import numpy as np
 
 import tangrad
 from tangrad import Tensor
+from tangrad_onnx.limits import checked_count
 from tangrad_onnx.operators.registry import operator
-from tangrad_onnx.values import has_tensor, to_array, to_number, to_tensor
+from tangrad_onnx.values import has_tensor, item_size, to_array, to_number, to_tensor
 
 
 def _within(indices: Any, size: int) -> Any:
@@ -17,7 +18,12 @@ def _within(indices: Any, size: int) -> Any:
     return tangrad.where(indices < 0, indices + size, indices).to(tangrad.int64)
 
 
-@operator(moves=True, host=lambda x, at, axis=0: np.take(x, at, axis))
+def _gathered(x: Any, indices: Any, *, axis: int = 0) -> None:
+    axis = axis % max(x.ndim, 1)
+    checked_count([*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]], item_size(x))
+
+
+@operator(moves=True, grows=_gathered, host=lambda x, at, axis=0: np.take(x, at, axis))
 def Gather(x: Any, indices: Any, *, axis: int = 0) -> Any:
     taken = _within(indices, x.shape[axis])
     if taken.ndim == 1:
@@ -32,7 +38,12 @@ def GatherElements(x: Any, indices: Any, *, axis: int = 0) -> Any:
     return tangrad.gather(x, axis, _within(indices, x.shape[axis]))
 
 
-@operator(moves=True)
+def _gathered_rows(x: Any, indices: Any, *, batch_dims: int = 0) -> None:
+    behind = x.shape[batch_dims + indices.shape[-1] :]
+    checked_count([*indices.shape[:-1], *behind], item_size(x))
+
+
+@operator(moves=True, grows=_gathered_rows)
 def GatherND(x: Any, indices: Any, *, batch_dims: int = 0) -> Any:
     depth = indices.shape[-1]
     leading = indices.shape[:batch_dims]
@@ -96,6 +107,7 @@ def OneHot(indices: Any, depth: Any, values: Any, *, axis: int = -1) -> Any:
     at = to_tensor(indices)
     at = at if at.dtype is tangrad.int64 else at.to(tangrad.int64)
     axis = axis % (at.ndim + 1)
+    checked_count([max(count, 0), *at.shape])
     inside = (at >= -count) & (at < count)
     at = tangrad.where(at < 0, at + count, at).unsqueeze(axis)
     hot = tangrad.arange(count, device=at.device).reshape(-1, *([1] * (at.ndim - 1 - axis))) == at

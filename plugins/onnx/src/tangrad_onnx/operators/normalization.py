@@ -6,6 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.nn import functional as F
+from tangrad_onnx.limits import checked_count
 from tangrad_onnx.operators.registry import operator
 from tangrad_onnx.values import TENSOR_TYPES
 
@@ -122,6 +123,7 @@ def MeanVarianceNormalization(x: Any, *, axes: Any = (0, 2, 3)) -> Any:
 
 @operator()
 def LRN(x: Any, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Any:
+    checked_count([max(size, 0), *x.shape], x.element_size())
     before = (size - 1) // 2
     widths = [0, 0] * (x.ndim - 2) + [before, size - 1 - before]
     squares = F.pad(x * x, widths)

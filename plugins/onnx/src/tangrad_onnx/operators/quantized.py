@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 import tangrad
 from tangrad import Tensor
+from tangrad_onnx.limits import checked_count
 from tangrad_onnx.operators.casting import converted
 from tangrad_onnx.operators.linear import MatMul
 from tangrad_onnx.operators.registry import operator
@@ -31,6 +33,7 @@ def _spread(p: Any, shape: Any, axis: int, block_size: int) -> Any:
         return p if p is None else p.reshape(())
     if block_size or p.ndim > 1:
         size = block_size or -(-shape[axis] // p.shape[axis])
+        checked_count([math.prod(p.shape), max(size, 0)])
         if isinstance(p, Tensor):
             return p.repeat_interleave(size, axis).narrow(axis, 0, shape[axis])
         return np.take(np.repeat(p, size, axis), range(shape[axis]), axis)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad_onnx.limits import checked_count
 from tangrad_onnx.operators.registry import operator
-from tangrad_onnx.operators.shaping import checked_count
 from tangrad_onnx.values import TENSOR_TYPES
 
 
@@ -75,6 +75,7 @@ def Bernoulli(x: Any, *, dtype: int | None = None, seed: float | None = None) ->
 
 @operator()
 def Multinomial(x: Any, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None) -> Any:
+    checked_count([*x.shape[:-1], sample_size])
     shares = tangrad.softmax(x, -1)
     drawn = tangrad.multinomial(
         shares, sample_size, replacement=True, generator=_generator(seed, x.device)

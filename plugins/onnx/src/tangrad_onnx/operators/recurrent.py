@@ -7,6 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad.nn import functional as F
+from tangrad_onnx.limits import checked_count
 from tangrad_onnx.operators.registry import operator
 
 _PLAIN = {
@@ -63,6 +64,7 @@ def _run(
     x: Any, states: tuple[Any, ...], cell: Cell, lengths: Any, backward: bool
 ) -> tuple[Any, tuple[Any, ...]]:
     """Run a cell along axis 0; behind a sample's length its output is 0 and its state stays."""
+    checked_count([x.shape[0], *states[0].shape], x.element_size())
     steps: list[Any] = [None] * x.shape[0]
     order = reversed(range(x.shape[0])) if backward else range(x.shape[0])
     for t in order:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tangrad import Tensor
+from tangrad_onnx.limits import check_broadcast, current
 from tangrad_onnx.values import Array, device_of, has_tensor, to_ints, to_tensor
 
 __all__ = ["OPERATORS", "Operator", "operator"]
@@ -35,6 +36,7 @@ def operator(
     raw: bool = False,
     moves: bool = False,
     host: Callable[..., Any] | None = None,
+    grows: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as an operator.
 
@@ -44,10 +46,12 @@ def operator(
         raw: operands are handed over as they come.
         moves: the operator only moves elements of its operands, so that it serves every dtype.
         host: the operator for arrays, by NumPy: what shapes are computed by.
+        grows: called with the operands and attributes first; raises where the result is too large.
+            By default operands may grow as far as they broadcast.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        call = function if raw else _prepared(function, ints, moves, host)
+        call = _bounded(function if raw else _prepared(function, ints, moves, host, grows))
         for name in names or (function.__name__,):
             OPERATORS[name] = Operator(call, ints)
         return call
@@ -55,11 +59,24 @@ def operator(
     return register
 
 
+def _bounded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose results are counted among what the run holds."""
+
+    @wraps(function)
+    def call(*operands: Any, **attributes: Any) -> Any:
+        result = function(*operands, **attributes)
+        current().count(result)
+        return result
+
+    return call
+
+
 def _prepared(
     function: Callable[..., Any],
     ints: tuple[int, ...],
     moves: bool,
     host: Callable[..., Any] | None,
+    grows: Callable[..., Any] | None,
 ) -> Callable[..., Any]:
     @wraps(function)
     def call(*operands: Any, **attributes: Any) -> Any:
@@ -67,6 +84,10 @@ def _prepared(
         for at in ints:
             if at < len(given) and given[at] is not None:
                 given[at] = to_ints(given[at])
+        if grows is None:
+            check_broadcast(given)
+        else:
+            grows(*given, **attributes)
         arrays = [i for i, value in enumerate(given) if isinstance(value, np.ndarray)]
         if not arrays:
             return function(*given, **attributes)

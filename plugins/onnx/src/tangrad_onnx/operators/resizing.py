@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import tangrad
+from tangrad_onnx.limits import checked_count
 from tangrad_onnx.operators.registry import operator
-from tangrad_onnx.operators.shaping import checked_count
 from tangrad_onnx.values import Array, to_array, to_ints
 
 
@@ -67,6 +67,8 @@ def _weights(
     """Return the matrix (results, elements) of linear or cubic interpolation."""
     stretch = min(scale, 1.0) if antialias else 1.0
     reach = math.ceil((2 if mode == "cubic" else 1) / stretch)
+    checked_count([len(at), 2 * reach + 1, 4])
+    checked_count([len(at), size])
     offsets = np.arange(-reach, reach + 1)
     base = np.floor(at)[:, None] + offsets[None]
     distance = (base - at[:, None]) * stretch
@@ -109,7 +111,11 @@ def Resize(
 ) -> Any:
     axes = [axis % x.ndim for axis in axes] if axes is not None else list(range(x.ndim))
     factors, counts = _extents(x.shape, axes, scales, sizes, keep_aspect_ratio_policy)
-    checked_count(counts)
+    sizes = list(x.shape)
+    for axis, count in zip(axes, counts, strict=True):
+        sizes[axis] = count
+        checked_count(sizes, max(x.element_size(), 4))
+        checked_count([count, 4])  # coordinates, in float64
     region = [] if roi is None else to_array(roi).astype(np.float64).tolist()
     outside = None
     kind = x.dtype

@@ -10,29 +10,21 @@ import numpy as np
 import tangrad
 from tangrad import Tensor
 from tangrad.nn import functional as F
+from tangrad_onnx.limits import checked_count
 from tangrad_onnx.operators.registry import operator
 from tangrad_onnx.values import (
     NUMPY_TYPES,
     TENSOR_TYPES,
     has_tensor,
+    item_size,
     to_array,
     to_ints,
     to_number,
     to_tensor,
 )
 
+_MOST_PARTS = 65536
 _FEW = 64  # elements up to which a value made of sizes stays on the host
-_MOST = 2**40  # elements that no result of a sane model reaches
-
-
-def checked_count(shape: Any) -> int:
-    """Return the number of elements of a shape that a model asks for, refusing what is absurd."""
-    if any(size < 0 for size in shape):
-        raise ValueError(f"a shape has a negative size: {list(shape)}")
-    count = math.prod(shape)
-    if count > _MOST:
-        raise ValueError(f"a shape of {count} elements is asked for: {list(shape)}")
-    return count
 
 
 @operator(raw=True)
@@ -59,8 +51,8 @@ def Size(x: Any) -> Any:
 def ConstantOfShape(shape: Any, *, value: Any = None) -> Any:
     on_host = not isinstance(shape, Tensor)
     sizes = to_ints(shape)
-    count = checked_count(sizes)
     value = np.zeros(1, np.float32) if value is None else np.asarray(value)
+    count = checked_count(sizes, value.itemsize)
     if (on_host and count <= _FEW) or not has_tensor(value.dtype):
         return np.full(sizes, value.reshape(-1)[0], dtype=value.dtype)
     return to_tensor(value).reshape(()).expand(sizes).clone()
@@ -79,8 +71,11 @@ def Range(start: Any, limit: Any, delta: Any, *, stash_type: int = 1) -> Any:
     count = max(math.ceil((float(limit) - float(start)) / float(delta)), 0)
     if dtype.kind in "iu":
         count = max(-((int(start) - int(limit)) // int(delta)), 0)
-    checked_count([count])
-    values = (np.arange(count).astype(start.dtype) * delta + start).astype(dtype)
+    checked_count([count, 3])  # vectors that live at once
+    values = np.arange(count).astype(start.dtype, copy=False)
+    values *= delta
+    values += start
+    values = values.astype(dtype, copy=False)
     return values if on_host and count <= _FEW else to_tensor(values)
 
 
@@ -144,16 +139,25 @@ def Transpose(x: Any, *, perm: Any = None) -> Any:
     return x.permute(perm if perm is not None else tuple(reversed(range(x.ndim))))
 
 
-@operator(moves=True, ints=(1,), host=lambda x, shape: x + np.zeros(shape, x.dtype))
-def Expand(x: Any, shape: list[int]) -> Any:
+def _expanded(x: Any, shape: list[int]) -> tuple[int, ...]:
     sizes = tangrad.broadcast_shapes(tuple(x.shape), tuple(shape))
-    checked_count(sizes)
-    return x.expand(sizes)
+    checked_count(sizes, item_size(x))
+    return tuple(sizes)
 
 
-@operator(moves=True, ints=(1,), host=np.tile)
+@operator(
+    moves=True, ints=(1,), grows=_expanded, host=lambda x, shape: x + np.zeros(shape, x.dtype)
+)
+def Expand(x: Any, shape: list[int]) -> Any:
+    return x.expand(_expanded(x, shape))
+
+
+def _tiled(x: Any, repeats: list[int]) -> None:
+    checked_count([size * n for size, n in zip(x.shape, repeats, strict=True)], item_size(x))
+
+
+@operator(moves=True, ints=(1,), grows=_tiled, host=np.tile)
 def Tile(x: Any, repeats: list[int]) -> Any:
-    checked_count([size * n for size, n in zip(x.shape, repeats, strict=True)])
     return x.repeat(repeats)
 
 
@@ -164,7 +168,11 @@ def TileAlong(x: Any, tiles: list[int], axis: list[int]) -> Any:
     return Tile(x, repeats)
 
 
-@operator("Concat", moves=True, host=lambda *xs, axis: np.concatenate(xs, axis))
+def _joined(*operands: Any, axis: int) -> None:
+    checked_count([sum(math.prod(x.shape) for x in operands)], max(map(item_size, operands)))
+
+
+@operator("Concat", moves=True, grows=_joined, host=lambda *xs, axis: np.concatenate(xs, axis))
 def Concat(*operands: Any, axis: int) -> Any:
     kinds = {operand.dtype for operand in operands}
     if len(kinds) > 1:
@@ -177,6 +185,8 @@ def _split_sizes(size: int, parts: Any, count: int) -> list[int]:
         if sum(parts) != size:
             raise ValueError(f"Split: parts of {parts} do not add up to {size}")
         return list(parts)
+    if count > _MOST_PARTS:
+        raise ValueError(f"Split: {count} parts; at most {_MOST_PARTS} are supported")
     part = -(-size // count)
     return [max(min(part, size - i * part), 0) for i in range(count)]
 
@@ -228,7 +238,10 @@ def Pad(
     x: Any, pads: list[int], value: Any = None, axes: Any = None, *, mode: str = "constant"
 ) -> Any:
     axes = list(range(x.ndim)) if axes is None else [axis % x.ndim for axis in axes]
-    checked_count([x.shape[axis] + sum(pads[i :: len(axes)]) for i, axis in enumerate(axes)])
+    sizes = list(x.shape)
+    for i, axis in enumerate(axes):
+        sizes[axis] += sum(pads[i :: len(axes)])
+    checked_count(sizes, x.element_size())
     for i, axis in enumerate(axes):
         before, after = pads[i], pads[i + len(axes)]
         if mode == "constant":
@@ -256,7 +269,10 @@ def _reflected(size: int, before: int, after: int, mode: str, device: Any) -> Te
 
 @operator(moves=True, ints=(1,))
 def CenterCropPad(x: Any, shape: list[int], *, axes: Any = None) -> Any:
-    checked_count(shape)
+    sizes = list(x.shape)
+    for axis, wanted in zip(range(x.ndim) if axes is None else axes, shape, strict=True):
+        sizes[axis] = wanted
+    checked_count(sizes, x.element_size())
     for axis, wanted in zip(range(x.ndim) if axes is None else axes, shape, strict=True):
         size = x.shape[axis]
         if wanted <= size:

@@ -9,8 +9,8 @@ import numpy as np
 
 import tangrad
 from tangrad.nn import functional as F
+from tangrad_onnx.limits import checked_count
 from tangrad_onnx.operators.registry import operator
-from tangrad_onnx.operators.shaping import checked_count
 from tangrad_onnx.values import NUMPY_TYPES, TENSOR_TYPES, to_number, to_tensor
 
 
@@ -29,6 +29,8 @@ def DFT(
     dim = axis[0] if axis else -2
     dim = dim % x.ndim if dim >= 0 else (dim + x.ndim)
     count = length[0] if length else None
+    if count is not None and x.shape[dim]:
+        checked_count([x.numel() // x.shape[dim], count], 4 * x.element_size())
     if inverse and onesided:
         half = tangrad.view_as_complex(wide.contiguous())
         return tangrad.fft.irfft(half, count, dim).unsqueeze(-1).to(kind)
@@ -53,6 +55,8 @@ def STFT(
     if values.ndim == 3:
         values = tangrad.view_as_complex(values.contiguous())
     frames = 1 + (values.shape[1] - size) // step[0]
+    checked_count([max(frames, 0), size])
+    checked_count([values.shape[0], max(frames, 0), size], 2 * values.element_size())
     at = np.arange(frames)[:, None] * step[0] + np.arange(size)[None]
     parts = values[:, tangrad.tensor(at, device=x.device)]
     if window is not None:
@@ -70,7 +74,7 @@ def _window(name: str, *weights: float) -> None:
     @operator(name, raw=True)
     def call(size: Any, *, output_datatype: int = 1, periodic: int = 1) -> Any:
         count = int(to_number(size))
-        checked_count([count])
+        checked_count([count, 4])  # four vectors live at once
         angle = 2 * math.pi * np.arange(count) / max(count if periodic else count - 1, 1)
         values = sum(w * (-1) ** i * np.cos(i * angle) for i, w in enumerate(weights))
         return tangrad.tensor(values, dtype=TENSOR_TYPES[output_datatype])
@@ -79,6 +83,9 @@ def _window(name: str, *weights: float) -> None:
 _window("HannWindow", 0.5, 0.5)
 _window("HammingWindow", 25 / 46, 21 / 46)
 _window("BlackmanWindow", 0.42, 0.5, 0.08)
+
+
+_STEP = 64  # what a step of a loop costs, in elements
 
 
 @operator(raw=True)
@@ -90,6 +97,7 @@ def MelWeightMatrix(
     ends = [2595 * math.log10(1 + float(to_number(hertz)) / 700) for hertz in (low, high)]
     spectrum = length // 2 + 1
     checked_count([spectrum, bins])
+    checked_count([bins, _STEP])
     mel = ends[0] + np.arange(bins + 2) * ((ends[1] - ends[0]) / (bins + 2))
     at = np.floor((length + 1) * (700 * (10 ** (mel / 2595) - 1)) / rate).astype(np.int64)
     result = np.zeros((spectrum, bins))

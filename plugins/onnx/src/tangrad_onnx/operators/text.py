@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
+import math
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 import tangrad
+from tangrad_onnx.limits import checked_count
+from tangrad_onnx.operators.patterns import Pattern
 from tangrad_onnx.operators.registry import operator
 from tangrad_onnx.values import Array, to_array
 
@@ -22,8 +24,16 @@ def _each(function: Any, *arrays: Array) -> Array:
     return result.reshape(spread[0].shape)
 
 
+def _length(x: Any) -> int:
+    return sum(len(str(text)) for text in x.ravel())
+
+
 @operator(raw=True)
 def StringConcat(a: Any, b: Any) -> Any:
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    count = math.prod(shape)
+    repeated = [_length(x) * count // max(x.size, 1) for x in (a, b)]
+    checked_count([count + sum(repeated)])
     return _each(lambda p, q: str(p) + str(q), a, b)
 
 
@@ -32,6 +42,7 @@ def StringSplit(x: Any, *, delimiter: str | None = None, maxsplit: int | None = 
     most = -1 if maxsplit is None else maxsplit
     parts = [str(text).split(delimiter or None, most) if text else [] for text in x.ravel()]
     width = max(map(len, parts), default=0)
+    checked_count([len(parts), width])
     cells = np.full((len(parts), width), "", object)
     for i, row in enumerate(parts):
         cells[i, : len(row)] = row
@@ -63,8 +74,8 @@ def StringNormalizer(
 
 @operator(raw=True)
 def RegexFullMatch(x: Any, *, pattern: str) -> Any:
-    compiled = re.compile(pattern)
-    found = [compiled.fullmatch(str(text)) is not None for text in x.ravel()]
+    compiled = Pattern(pattern)
+    found = [compiled.matches(str(text)) for text in x.ravel()]
     return tangrad.tensor(np.array(found, bool).reshape(x.shape))
 
 
@@ -84,16 +95,19 @@ def TfIdfVectorizer(
 ) -> Any:
     pool = list(pool_strings if pool_strings is not None else pool_int64s or ())
     grams: dict[tuple[Any, ...], int] = {}
-    bounds = [*ngram_counts, len(pool)]
+    bounds = [min(max(at, 0), len(pool)) for at in (*ngram_counts, len(pool))]
     for length, (start, stop) in enumerate(pairwise(bounds), 1):
         for at in range(start, stop, length):
             grams[tuple(pool[at : at + length])] = len(grams)
     array = to_array(x)
     rows = array.reshape(1, -1) if array.ndim < 2 else array
+    checked_count([len(rows), max(ngram_indexes) + 1], 4)
     counts = np.zeros((len(rows), max(ngram_indexes) + 1), np.float32)
+    longest = min(max_gram_length, rows.shape[1], len(ngram_counts))
+    skips = min(max_skip_count, rows.shape[1])
     for row, words in enumerate(rows.tolist()):
-        for length in range(min_gram_length, max_gram_length + 1):
-            for skip in range(1, (max_skip_count if length > 1 else 0) + 2):
+        for length in range(max(min_gram_length, 1), longest + 1):
+            for skip in range(1, (skips if length > 1 else 0) + 2):
                 reach = (length - 1) * skip
                 for at in range(len(words) - reach):
                     gram = grams.get(tuple(words[at : at + reach + 1 : skip]))

@@ -11,6 +11,7 @@ import numpy as np
 import tangrad
 from tangrad import Tensor
 from tangrad.nn import functional as F
+from tangrad_onnx.limits import check_work, checked_count
 from tangrad_onnx.operators.registry import operator
 
 _CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -96,7 +97,22 @@ def padded(x: Any, g: Geometry, value: float) -> Any:
     """Pad spatial axes such that the windows fill them."""
     if not any(g.before) and not any(g.after):
         return x
+    _check_padded(x, g.before, g.after)
     return F.pad(x, _widths(g.before, g.after), value=value)
+
+
+def _check_padded(x: Any, before: Sequence[int], after: Sequence[int]) -> None:
+    sizes = zip(x.shape[2:], before, after, strict=False)
+    checked_count([*x.shape[:2], *(max(sum(part), 0) for part in sizes)], x.element_size())
+
+
+def _check_windows(x: Any, w: Any, before: Any, after: Any, strides: Any, dilations: Any) -> None:
+    """Refuse a convolution whose result does not fit into what the run may hold."""
+    sizes = []
+    for i, size in enumerate(x.shape[2:]):
+        room = size + before[i] + after[i] - (w.shape[2 + i] - 1) * dilations[i] - 1
+        sizes.append(max(room // strides[i] + 1, 0) if strides[i] > 0 else 0)
+    checked_count([x.shape[0], w.shape[0], *sizes], x.element_size())
 
 
 @operator()
@@ -121,11 +137,14 @@ def Conv(
     strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
     if auto_pad == "NOTSET":
         pads = pads or (0,) * (2 * rank)
+        _check_windows(x, w, pads[:rank], pads[rank:], strides, dilations)
         if pads[:rank] == pads[rank:]:
             return convolve(x, w, b, strides, pads[:rank], dilations, group)
+        _check_padded(x, pads[:rank], pads[rank:])
         x = F.pad(x, _widths(pads[:rank], pads[rank:]))
         return convolve(x, w, b, strides, 0, dilations, group)
     g = geometry(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
+    _check_windows(x, w, g.before, g.after, strides, dilations)
     return convolve(padded(x, g, 0), w, b, strides, 0, dilations, group)
 
 
@@ -149,9 +168,11 @@ def ConvTranspose(
     dilations = tuple(dilations or (1,) * rank)
     extra = tuple(output_padding or (0,) * rank)
     pads = list(pads or (0,) * (2 * rank))
+    sizes = []
     for i in range(rank):
         reach = (w.shape[2 + i] - 1) * dilations[i] + 1
         whole = (x.shape[2 + i] - 1) * strides[i] + reach + extra[i]
+        sizes.append(max(whole, 0) + max(-pads[i], 0) + max(-pads[i + rank], 0))
         if output_shape is not None:
             missing = whole - output_shape[len(output_shape) - rank + i]
         elif auto_pad in {"SAME_UPPER", "SAME_LOWER"}:
@@ -163,6 +184,10 @@ def ConvTranspose(
         if auto_pad == "SAME_LOWER" or (output_shape is not None and auto_pad != "SAME_UPPER"):
             low, high = high, low
         pads[i], pads[i + rank] = low, high
+    channels = (x.shape[0], w.shape[1] * group)
+    checked_count([*channels, *sizes], x.element_size())
+    if output_shape is not None:
+        checked_count([*channels, *(max(size, 0) for size in output_shape[-rank:])])
     full = _TRANSPOSED[rank](x, w, b, strides, 0, 0, group, dilations)
     if any(extra):
         filled = F.pad(full, _widths((0,) * rank, extra))
@@ -184,6 +209,7 @@ def windows(x: Any, g: Geometry, value: float) -> Any:
     """Return windows of shape (N, C, *sizes, *kernel)."""
     x = padded(x, g, value)
     rank = len(g.kernel)
+    checked_count([*x.shape[:2], *g.sizes, *g.kernel], x.element_size())
     at: list[Any] = []
     for i in range(rank):
         starts = np.arange(g.sizes[i])[:, None] * g.strides[i]
@@ -192,6 +218,14 @@ def windows(x: Any, g: Geometry, value: float) -> Any:
         shape[i], shape[rank + i] = places.shape
         at.append(tangrad.tensor(places.reshape(shape), device=x.device))
     return x[(slice(None), slice(None), *at)]
+
+
+def _pooled(x: Any, kernel: Sequence[int], *where: Any) -> Geometry:
+    """Return where the windows of pooling lie, refusing those out of proportion."""
+    g = geometry(x.shape[2:], kernel, *where)
+    count = math.prod((*x.shape[:2], *g.sizes, *g.kernel))
+    check_work(count, x.numel(), f"pooling by windows of {list(g.kernel)}")
+    return g
 
 
 @operator()
@@ -206,7 +240,7 @@ def AveragePool(
     pads: Any = None,
     strides: Any = None,
 ) -> Any:
-    g = geometry(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    g = _pooled(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     rank = len(g.kernel)
     plain = all(d == 1 for d in g.dilations) and rank in _AVERAGES
     if plain:
@@ -241,7 +275,7 @@ def MaxPool(
     strides: Any = None,
     indices: bool = True,
 ) -> Any:
-    g = geometry(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    g = _pooled(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     rank = len(g.kernel)
     kind = x.dtype
     values = x if x.is_floating_point() else x.to(tangrad.float64)
@@ -292,10 +326,12 @@ def MaxUnpool(
         for i in range(rank)
     ]
     shape = (*x.shape[:2], *inner)
+    checked_count(shape, x.element_size())
     flat = tangrad.zeros(math.prod(shape), dtype=x.dtype, device=x.device)
     result = flat.scatter(0, indices.reshape(-1), x.reshape(-1)).reshape(shape)
     if output_shape and tuple(output_shape) != shape:
         # Indices are those of the smaller image, which lies in the corner of the larger.
+        checked_count(output_shape, x.element_size())
         rest = [wanted - have for wanted, have in zip(output_shape[2:], inner, strict=True)]
         return F.pad(result, _widths((0,) * rank, rest))
     return result
@@ -313,7 +349,7 @@ def LpPool(
     pads: Any = None,
     strides: Any = None,
 ) -> Any:
-    g = geometry(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    g = _pooled(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     parts = windows(x, g, 0).abs() ** p
     return parts.sum(dim=tuple(range(-len(g.kernel), 0))) ** (1 / p)
 
@@ -354,6 +390,8 @@ def Col2Im(
         size + low + high
         for size, low, high in zip(image_shape, g.before, g.real_after, strict=True)
     ]
+    checked_count([x.shape[0], channels, *full])
+    checked_count([x.shape[0], channels, *block_shape, *g.sizes])
     at: Any = np.zeros((1,) * (2 * rank), np.int64)
     for i in range(rank):
         places = np.arange(block_shape[i])[:, None] * g.dilations[i]

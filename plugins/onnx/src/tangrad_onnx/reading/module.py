@@ -14,6 +14,7 @@ import tangrad
 from tangrad import Tensor
 from tangrad.nn import Module, Parameter
 from tangrad_onnx.errors import OnnxError, OnnxRunError
+from tangrad_onnx.limits import FACTOR, LEAST_MEMORY, MOST_STEPS, Limits, running
 from tangrad_onnx.operators import OPERATORS
 from tangrad_onnx.reading.code import Program, write_program
 from tangrad_onnx.reading.protobuf import read_model
@@ -32,13 +33,22 @@ class OnnxModule(Module):
         code: the Python that runs.
         input_names, output_names: of the graph.
         file: where the model was read from, None for a message.
+        memory_limit, step_limit: as `load` was told; they may be set later.
     """
 
-    def __init__(self, program: Program, expected: Any = (), file: str | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        expected: Any = (),
+        file: str | None = None,
+        memory_limit: int | None = None,
+        step_limit: int = MOST_STEPS,
+    ) -> None:
         super().__init__()
         self.code = program.code
         self.input_names, self.output_names = list(program.inputs), list(program.outputs)
         self.file = file
+        self.memory_limit, self.step_limit = memory_limit, step_limit
         self._origins, self._expected = program.origins, list(expected)
         for name, (kind, array) in program.constants.items():
             if kind == "array":
@@ -85,7 +95,7 @@ class OnnxModule(Module):
         for name, wanted, value in zip(self.input_names, self._expected, inputs, strict=True):
             self._check(name, wanted, value)
         try:
-            with self._made_there(inputs):
+            with running(self._limits(inputs)), self._made_there(inputs):
                 outputs = self._function(self, *inputs)
         except OnnxError:
             raise
@@ -93,6 +103,14 @@ class OnnxModule(Module):
             raise self._located(error) from error
         results = tuple(map(_shown, outputs))
         return results[0] if len(results) == 1 else results
+
+    def _limits(self, inputs: Any) -> Limits:
+        memory = self.memory_limit
+        if memory is None:
+            held = chain(inputs, self.parameters(), self.buffers())
+            given = sum(t.numel() * t.element_size() for t in held if isinstance(t, Tensor))
+            memory = max(LEAST_MEMORY, FACTOR * given)
+        return Limits(memory, self.step_limit)
 
     def _made_there(self, inputs: Any) -> AbstractContextManager[Any]:
         """Have tensors that nodes make without operands be made where the model is."""
@@ -152,7 +170,7 @@ def _shown(value: Any) -> Any:
     return value
 
 
-def load(f: Any) -> OnnxModule:
+def load(f: Any, *, memory_limit: int | None = None, step_limit: int = MOST_STEPS) -> OnnxModule:
     """Read an ONNX model as a module.
 
     Weights are parameters, statistics and other tensors buffers. Nothing that the file holds is
@@ -161,6 +179,10 @@ def load(f: Any) -> OnnxModule:
 
     Args:
         f: a path, the bytes of a file, or a `ModelProto`.
+        memory_limit: bytes that a run's values may take together; by default 256 times the
+            weights and inputs, and at least 1 GiB. What is larger is refused before memory is
+            taken, since a few bytes of a file can ask for any size.
+        step_limit: steps that the loops of a run may take together.
 
     Raises:
         OnnxError: the file is no valid model, names the node at fault.
@@ -171,7 +193,7 @@ def load(f: Any) -> OnnxModule:
         program = write_program(model, folder)
         held = {t.name for t in model.graph.initializer}
         expected = [_expected(v) for v in model.graph.input if v.name not in held]
-        return OnnxModule(program, expected, folder.path)
+        return OnnxModule(program, expected, folder.path, memory_limit, step_limit)
     except OnnxError as error:
         error.file = error.file or folder.path
         raise

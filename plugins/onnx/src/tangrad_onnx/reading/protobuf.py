@@ -26,6 +26,7 @@ _FIELDS = {
     8: "string_data",
 }
 _PARTS = {14: 2, 15: 2}
+_MOST_BESIDE_NONE = 2**27  # product of the other sizes of an empty tensor: loops go over them
 
 
 class Folder:
@@ -144,6 +145,8 @@ def checked_shape(dims: Any, name: str) -> tuple[int, ...]:
     shape = tuple(dims)
     if any(size < 0 for size in shape):
         raise OnnxError(f"tensor {name!r} has a negative size: {list(shape)}")
+    if 0 in shape and math.prod(size or 1 for size in shape) > _MOST_BESIDE_NONE:
+        raise OnnxError(f"tensor {name!r} is empty and yet of the absurd shape {list(shape)}")
     return shape
 
 
