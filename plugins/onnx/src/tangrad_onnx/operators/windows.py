@@ -223,6 +223,9 @@ def windows(x: Any, g: Geometry, value: float) -> Any:
 def _pooled(x: Any, kernel: Sequence[int], *where: Any) -> Geometry:
     """Return where the windows of pooling lie, refusing those out of proportion."""
     g = geometry(x.shape[2:], kernel, *where)
+    reach = [d * (k - 1) + 1 for d, k in zip(g.dilations, g.kernel, strict=True)]
+    if any(p >= r for pads in (g.before, g.real_after) for p, r in zip(pads, reach, strict=True)):
+        raise ValueError(f"pooling by windows of {reach} pads {g.before} and {g.real_after}")
     count = math.prod((*x.shape[:2], *g.sizes, *g.kernel))
     check_work(count, x.numel(), f"pooling by windows of {list(g.kernel)}")
     return g
