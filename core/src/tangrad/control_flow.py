@@ -5,11 +5,38 @@ A `TorchFunctionMode` is offered them as a whole, so that `tangrad.export` keeps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tangrad import _C
 from tangrad.dispatch.overrides import handle_torch_function, has_torch_function
+
+
+class _Keeping(threading.local):
+    held = False
+
+
+_keeping = _Keeping()
+
+
+def keeps_branches() -> bool:
+    """Return whether a tracer of this thread keeps `cond` and `while_loop` in its graph.
+
+    A language of its own, as scripts are one, then calls them where a condition is a tensor.
+    """
+    return _keeping.held
+
+
+@contextmanager
+def keeping_branches(keeps: bool = True) -> Iterator[None]:
+    """Have `keeps_branches` say so in the body, in this thread."""
+    before, _keeping.held = _keeping.held, keeps
+    try:
+        yield
+    finally:
+        _keeping.held = before
 
 
 def _truth(name: str, value: Any) -> bool:

@@ -81,6 +81,7 @@ _PLACES = {
     "trace": {
         "_C": "engine_run",
         "_subclasses.fake_tensor": "FakeTensorMode",
+        "control_flow": "keeping_branches keeps_branches",
         "dispatch.tracing": "innermost_tracer number_of serves_all_sizes traced_calls",
         "tensor.symbolic": "ShapeEnv",
     },

@@ -18,7 +18,7 @@ from tangrad.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 from tangrad.overrides import TorchFunctionMode
-from tangrad.plugin import components, traced_calls
+from tangrad.plugin import components, keeping_branches, traced_calls
 from tangrad.utils import _pytree
 from tangrad_fx.export import control_flow
 from tangrad_fx.export.graph_signature import (
@@ -430,7 +430,8 @@ def trace(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], names: 
     for name, leaf in zip(names, leaves, strict=True):
         recorder.argument(name, leaf)
     with _left_as_they_were(module, buffers, recorder), tangrad.random.fork_rng(devices=[]):
-        with _noted_modules(recorder, module), traced_calls(recorder.outside), recorder:
+        noted = _noted_modules(recorder, module)
+        with noted, traced_calls(recorder.outside), keeping_branches(), recorder:
             result = module(*args, **kwargs)
         recorder.note_modes()
         _keep_assigned_buffers(recorder, module, buffers)

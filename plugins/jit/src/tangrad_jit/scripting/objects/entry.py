@@ -6,12 +6,14 @@ import ast
 from typing import Any
 
 import tangrad
+from tangrad.plugin import keeps_branches
 from tangrad_jit.scripting.check.functions import Parameter, Unit
 from tangrad_jit.scripting.machine._machine import Misfit
 from tangrad_jit.scripting.machine.kinds_of import kind_tag
 from tangrad_jit.scripting.machine.lower import entry_program
 from tangrad_jit.scripting.objects.run_errors import raise_told
 from tangrad_jit.scripting.program.emit import program_of
+from tangrad_jit.scripting.program.staged import staged_program_of
 from tangrad_jit.scripting.program.texts import text_of
 from tangrad_jit.scripting.program.values import Unfitting, fitted
 from tangrad_jit.scripting.types import kinds
@@ -33,13 +35,19 @@ class Entry:
     def __init__(self, unit: Unit, is_method: bool = False) -> None:
         self.unit, self.is_method = unit, is_method
         self._enter = self._made()
+        self._staged: Any = None
 
-    def _made(self) -> Any:
-        """Return a function that checks arguments by inlined tests and calls the program."""
+    def _made(self, staged: bool = False) -> Any:
+        """Return a function that checks arguments by inlined tests and calls the program.
+
+        Args:
+            staged: whether the program is the one that keeps its branches for a graph.
+        """
         unit = self.unit
-        machine = entry_program(unit)
+        machine = None if staged else entry_program(unit)
+        program = staged_program_of if staged else program_of
         namespace: dict[str, Any] = {
-            "_program": None if machine is not None else program_of(unit),
+            "_program": None if machine is not None else program(unit),
             "_late": lambda: program_of(unit),
             "_fit": self._fit,
             "_told": raise_told,
@@ -120,6 +128,9 @@ class Entry:
             Error: it raises an exception.
         """
         try:
+            if keeps_branches():
+                self._staged = self._staged or self._made(staged=True)
+                return self._staged(*args, **kwargs)
             return self._enter(*args, **kwargs)
         except TypeError as error:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:

@@ -21,7 +21,7 @@ from tangrad_jit.scripting.tree import nodes as tree
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.kinds import ListType, TupleType
 
-__all__ = ["Emitter", "program_of"]
+__all__ = ["Emitter", "filled", "program_of"]
 
 _RUNTIME = (numbers, values, texts, codes, threads)
 _LOW, _HIGH = -(1 << 63), (1 << 63) - 1
@@ -123,7 +123,7 @@ class Emitter:
         if kind == "div":
             return self._divided(node)
         args = self._each(node.args)
-        made: ast.expr = _Filled(self, args).visit(_parsed(bare))
+        made = filled(self, bare, args)
         if kind == "int" and not is_small(node, self._small):
             return self._wrapped(made)
         return made
@@ -442,6 +442,12 @@ class _Filled(ast.NodeTransformer):
         ):
             return ast.Call(self.visit(node.func), [ast.Tuple(list(self.args), ast.Load())], [])
         return self.generic_visit(node)
+
+
+def filled(emitter: Emitter, template: str, args: list[ast.expr]) -> ast.expr:
+    """Return the code of a template with its arguments."""
+    made: ast.expr = _Filled(emitter, args).visit(_parsed(template))
+    return made
 
 
 def _changes(body: list[tree.Node]) -> bool:
