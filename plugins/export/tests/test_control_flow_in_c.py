@@ -382,22 +382,6 @@ def test_an_op_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_step_of_training_is_refused(tmp_path: Path) -> None:
-    model = Model()
-    with pytest.raises(ExportError, match="a step of training cannot") as caught:
-        exported(
-            model,
-            (tangrad.randn(2, 3),),
-            tmp_path,
-            training=True,
-            loss=lambda out, target: ((out[0] - target) ** 2).mean(),
-            targets=tangrad.randn(2, 2),
-            optimizer=tangrad.optim.SGD(model.parameters(), 0.1),
-        )
-    assert caught.value.op == "cond"
-    assert list(tmp_path.iterdir()) == []
-
-
 @needs_compiler
 @pytest.mark.parametrize("first", range(0, COUNT, 6))
 def test_random_programs_compute_what_eager_does(first: int, tmp_path: Path) -> None:

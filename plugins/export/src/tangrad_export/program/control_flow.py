@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tangrad
@@ -13,7 +13,7 @@ from tangrad_export.steps.control_flow import Else, EndBranch, EndLoop, If, Loop
 from tangrad_export.steps.copies import keep_copy
 from tangrad_export.steps.reports import guard
 
-__all__ = ["branch", "is_control_flow", "loop", "title_of"]
+__all__ = ["Inside", "branch", "is_control_flow", "loop", "rounds", "title_of"]
 
 _BRANCH, _LOOP = "cond", "while_loop"
 Runner = Any  # of `running.py`, which asks here
@@ -43,7 +43,7 @@ def branch(
     Raises:
         ExportError: the sides give tensors of different kinds, or draw random numbers.
     """
-    inside = _Inside(runner, _BRANCH)
+    inside = Inside(runner, _BRANCH)
     inside.mark(If([inside.place(pred)]))
     first = inside.run(true, operands)
     results = [_like(t) for t in first]
@@ -68,19 +68,43 @@ def loop(
     Raises:
         ExportError: the values change in kind, or random numbers are drawn.
     """
-    inside, recording = _Inside(runner, _LOOP), runner.recording
+    inside = Inside(runner, _LOOP)
+    return rounds(
+        inside,
+        lambda values: inside.run(condition, [*values, *additional])[0],
+        lambda values: inside.run(body, [*values, *additional]),
+        carried,
+    )
+
+
+def rounds(
+    inside: Inside,
+    condition: Callable[[list[Tensor]], Tensor],
+    body: Callable[[list[Tensor]], list[Tensor]],
+    carried: Sequence[Tensor],
+) -> tuple[Tensor, ...]:
+    """Add a loop whose functions add their own steps, and return the values that it carries.
+
+    Args:
+        inside: adds what stands in the loop.
+        condition, body: functions of the carried values.
+        carried: the first values.
+
+    Raises:
+        ExportError: the values change in kind.
+    """
+    recording = inside.recording
     guard(recording)  # a loop over values that are none might not end
     values = [_like(t) for t in carried]
     inside.copy(values, carried)
     places = [recording.ref(t) for t in values if t.numel()]
-    given = [*values, *additional]
     inside.mark(Loops(places))
     start = len(recording.steps)
-    (holds,) = inside.run(condition, given)
+    holds = condition(values)
     _guard_since(recording, start)
     inside.mark(Test([inside.place(holds)]))
     start = len(recording.steps)
-    following = inside.run(body, given)
+    following = body(values)
     # Values may change places: what a copy would overwrite is put aside.
     buffers = {ref.buffer for ref in places}
     for k, t in enumerate(following):
@@ -93,7 +117,7 @@ def loop(
     return tuple(values)
 
 
-class _Inside:
+class Inside:
     """Adds what stands inside of a branch or a loop.
 
     Args:
@@ -135,6 +159,10 @@ class _Inside:
             )
         results = found if isinstance(found, (list, tuple)) else [found]
         return [_on_device(t) for t in results]
+
+    def new(self, values: Sequence[Tensor]) -> list[Tensor]:
+        """Return memory for values."""
+        return [_like(t) for t in values]
 
     def copy(self, targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
         """Copy values to where they last.

@@ -168,16 +168,19 @@ class Runner:
         return True
 
     def _branch_or_loop(self, node: Any) -> None:
-        *parts, _ = node.args
+        call, *parts = self.parts_of(node)
+        self.values[node] = call(self, *parts)
+
+    def parts_of(self, node: Any) -> tuple[Any, ...]:
+        """Return `branch` or `loop`, and what it is given for a call of the graph."""
+        *parts, operands = node.args
         if node.target is tangrad.cond:
             pred, true, false = parts
             graphs = true.meta["graph"], false.meta["graph"]
-            made = branch(self, self._value(pred), *graphs, self._value(node.args[3]))
-        else:
-            condition, body, carried = parts
-            graphs = condition.meta["graph"], body.meta["graph"]
-            made = loop(self, *graphs, self._value(carried), self._value(node.args[3]))
-        self.values[node] = made
+            return (branch, self._value(pred), *graphs, self._value(operands))
+        condition, body, carried = parts
+        graphs = condition.meta["graph"], body.meta["graph"]
+        return (loop, *graphs, self._value(carried), self._value(operands))
 
     def inside(self, graph: Any, given: Sequence[Any]) -> Any:
         """Run the calls of a graph of this graph, and return what it returns.

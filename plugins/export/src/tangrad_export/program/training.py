@@ -21,7 +21,7 @@ from tangrad_export.entries import (
 )
 from tangrad_export.errors import ExportError
 from tangrad_export.plan.entry import Entry, Parameter, refuse_written_inputs
-from tangrad_export.program import control_flow
+from tangrad_export.program.differentiated import differentiated
 from tangrad_export.program.recording import Origin, Recording
 from tangrad_export.program.running import (
     Kept,
@@ -320,10 +320,7 @@ class _Training(Runner):
         self._held: list[Any] = []
 
     def _branch_or_loop(self, node: Any) -> None:
-        raise self.recording.refusal(
-            "a step of training cannot go back through a branch or a loop: use tangrad.where",
-            control_flow.title_of(node),
-        )
+        self.values[node] = differentiated(self, node)
 
     def _call(self, node: Any) -> None:
         super()._call(node)
