@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "failures.hpp"
+#include "graph.hpp"
 #include "settings.hpp"
 
 using namespace emulator;
@@ -103,6 +104,7 @@ CUresult CUDAAPI cuCtxGetFlags(unsigned int* flags) {
 
 CUresult CUDAAPI cuCtxSynchronize(void) {
     ENTER(Context);
+    if (CUresult failed = refuse_while_capturing(current())) return failed;
     return drain(current());
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "failures.hpp"
+#include "graph.hpp"
 #include "memory.hpp"
 #include "settings.hpp"
 
@@ -77,11 +78,13 @@ CUresult CUDAAPI cuMemGetInfo(size_t* available, size_t* total) {
 
 CUresult CUDAAPI cuMemAlloc(CUdeviceptr* made, size_t size) {
     ENTER(Context);
+    if (CUresult failed = refuse_unsafe()) return failed;
     return allocate(made, size, Kind::Device, 0);
 }
 
 CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr* made, size_t* pitch, size_t width, size_t height, unsigned int element) {
     ENTER(Context);
+    if (CUresult failed = refuse_unsafe()) return failed;
     REQUIRE(pitch && width && height, CUDA_ERROR_INVALID_VALUE);
     REQUIRE(element == 4 || element == 8 || element == 16, CUDA_ERROR_INVALID_VALUE);
     *pitch = (width + 511) / 512 * 512;
@@ -90,6 +93,7 @@ CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr* made, size_t* pitch, size_t width,
 
 CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* made, size_t size, unsigned int flags) {
     ENTER(Context);
+    if (CUresult failed = refuse_unsafe()) return failed;
     REQUIRE(flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST, CUDA_ERROR_INVALID_VALUE);
     return allocate(made, size, Kind::Managed, flags);
 }
@@ -102,6 +106,7 @@ CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* made, size_t size, CUstream stream
 
 CUresult CUDAAPI cuMemFree(CUdeviceptr address) {
     ENTER(Context);
+    if (CUresult failed = refuse_unsafe()) return failed;
     REQUIRE(address, CUDA_SUCCESS);
     return release(address, {Kind::Device, Kind::Managed});
 }
@@ -116,6 +121,7 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
 
 CUresult CUDAAPI cuMemAllocHost(void** made, size_t size) {
     ENTER(Context);
+    if (CUresult failed = refuse_unsafe()) return failed;
     return allocate_host(made, size, 0);
 }
 
@@ -126,6 +132,7 @@ CUresult CUDAAPI cuMemHostAlloc(void** made, size_t size, unsigned int flags) {
 
 CUresult CUDAAPI cuMemFreeHost(void* address) {
     ENTER(Context);
+    if (CUresult failed = refuse_unsafe()) return failed;
     return release(CUdeviceptr(address), {Kind::Pinned});
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "failures.hpp"
+#include "graph.hpp"
 #include "memory.hpp"
 
 using namespace emulator;
@@ -57,6 +58,9 @@ CUresult record(CUevent handle, CUstream stream_handle) {
     auto stream = find_stream(stream_handle);
     REQUIRE(event && stream, CUDA_ERROR_INVALID_HANDLE);
     REQUIRE(event->context == stream->context, CUDA_ERROR_INVALID_HANDLE);
+    event->capture = stream->capture;
+    event->reached = stream->reached;
+    if (stream->capture) return CUDA_SUCCESS;
     auto time = std::make_shared<double>(0);
     event->milliseconds = time;
     event->recorded = true;
@@ -86,6 +90,7 @@ CUresult CUDAAPI cuStreamDestroy(CUstream handle) {
     auto found = state().streams.find(reinterpret_cast<Stream*>(handle));
     REQUIRE(found != state().streams.end(), CUDA_ERROR_INVALID_HANDLE);
     auto stream = found->second;
+    if (stream->capture) end(stream->capture);
     drain(stream, stream->enqueued);
     auto& streams = stream->context->streams;
     streams.erase(std::remove(streams.begin(), streams.end(), stream), streams.end());
@@ -96,6 +101,7 @@ CUresult CUDAAPI cuStreamDestroy(CUstream handle) {
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream handle) {
     ENTER_STREAM(handle);
+    if (CUresult failed = refuse_in_capture(stream)) return failed;
     // The legacy stream is done when what runs beside it by the rules is done, too.
     if (stream->legacy) return enqueue(stream, [] { return CUDA_SUCCESS; }), drain(stream, stream->enqueued);
     return drain(stream, stream->enqueued);
@@ -103,6 +109,7 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream handle) {
 
 CUresult CUDAAPI cuStreamQuery(CUstream handle) {
     ENTER_STREAM(handle);
+    if (CUresult failed = refuse_in_capture(stream)) return failed;
     if (stream->done >= stream->enqueued) return CUDA_SUCCESS;
     const CUresult failed = advance(stream);
     return failed ? failed : CUDA_ERROR_NOT_READY;
@@ -113,7 +120,10 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsign
     auto stream = find_stream(handle);
     auto event = find_event(event_handle);
     REQUIRE(stream && event, CUDA_ERROR_INVALID_HANDLE);
+    if (is_open(event->capture)) return follow(stream, *event);
     if (!event->recorded) return CUDA_SUCCESS;
+    // Work of a graph cannot wait for what is no part of it.
+    if (stream->capture) return stream->capture->invalid = true, CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     return enqueue(stream, [] { return CUDA_SUCCESS; }, {event->point});
 }
 
@@ -135,8 +145,11 @@ CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext* context) {
 
 CUresult CUDAAPI cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
     ENTER(Context);
-    REQUIRE(find_stream(handle), CUDA_ERROR_INVALID_HANDLE);
-    return tell(status, CU_STREAM_CAPTURE_STATUS_NONE);
+    auto stream = find_stream(handle);
+    REQUIRE(stream, CUDA_ERROR_INVALID_HANDLE);
+    if (!stream->capture) return tell(status, CU_STREAM_CAPTURE_STATUS_NONE);
+    return tell(status, stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                                 : CU_STREAM_CAPTURE_STATUS_ACTIVE);
 }
 
 CUresult CUDAAPI cuStreamAttachMemAsync(CUstream handle, CUdeviceptr, size_t, unsigned int) {
@@ -187,6 +200,8 @@ CUresult CUDAAPI cuEventQuery(CUevent handle) {
     ENTER(Context);
     auto event = find_event(handle);
     REQUIRE(event, CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(!is_open(event->capture), CUDA_ERROR_CAPTURED_EVENT);
+    if (CUresult failed = refuse_unsafe()) return failed;
     if (is_done(event->point)) return CUDA_SUCCESS;
     const CUresult failed = advance(event->point.stream);
     return failed ? failed : CUDA_ERROR_NOT_READY;
@@ -196,6 +211,7 @@ CUresult CUDAAPI cuEventSynchronize(CUevent handle) {
     ENTER(Context);
     auto event = find_event(handle);
     REQUIRE(event, CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(!is_open(event->capture), CUDA_ERROR_CAPTURED_EVENT);
     return drain(event->point.stream, event->point.upto);
 }
 

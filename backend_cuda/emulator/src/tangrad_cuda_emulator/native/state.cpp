@@ -4,6 +4,7 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "graph.hpp"
 #include "memory.hpp"
 #include "settings.hpp"
 
@@ -64,6 +65,7 @@ void destroy_context(Context* context) {
         stream->queue.clear();
         stream->done = stream->enqueued;
         stream->destroyed = true;
+        if (stream->capture) end(stream->capture);
         all.streams.erase(stream.get());
     }
     context->legacy->queue.clear();
@@ -106,8 +108,10 @@ bool is_done(const Point& point) { return !point.stream || point.stream->done >=
 
 CUresult enqueue(const std::shared_ptr<Stream>& stream, std::function<CUresult()> run,
                  std::vector<Point> after) {
+    if (stream->capture) return take(stream, std::move(run));
     Context* context = stream->context;
     if (stream->legacy) {
+        if (CUresult failed = refuse_beside_captures(context)) return failed;
         for (auto& other : context->streams)
             if (other->is_blocking() && other->done < other->enqueued) after.push_back(end_of(other));
     } else if (stream->is_blocking() && context->legacy->done < context->legacy->enqueued) {

@@ -17,8 +17,12 @@
 
 namespace emulator {
 
+struct Capture;
 struct Context;
 struct Stream;
+
+// How far a place of a captured graph has every stream behind it: numbers of nodes.
+using Reached = std::map<const Stream*, uint64_t>;
 
 // A place in a stream: all work before it is done.
 struct Point {
@@ -43,6 +47,9 @@ struct Stream {
     uint64_t done = 0;
     bool running = false;
     std::thread::id runner;
+    // Of a graph that takes the stream's work in place of the device, and what it follows there.
+    std::shared_ptr<Capture> capture;
+    Reached reached;
 
     bool is_blocking() const { return !legacy && !(flags & CU_STREAM_NON_BLOCKING); }
 };
@@ -54,6 +61,9 @@ struct Event {
     Point point;
     // Shared with the work that writes it, which may outlive the event.
     std::shared_ptr<double> milliseconds;
+    // Where it was recorded in a graph.
+    std::shared_ptr<Capture> capture;
+    Reached reached;
 };
 
 struct Context {
@@ -84,6 +94,7 @@ struct State {
     std::map<Context*, std::shared_ptr<Context>> contexts;
     std::map<Stream*, std::shared_ptr<Stream>> streams;
     std::map<Event*, std::shared_ptr<Event>> events;
+    std::set<std::shared_ptr<Capture>> captures;
 };
 
 State& state();

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "graph.hpp"
 #include "memory.hpp"
 #include "state.hpp"
 
@@ -42,6 +43,9 @@ CUresult transfer(CUstream handle, const End& to, const End& from, const Extent&
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     if (!extent.bytes || !extent.rows || !extent.slices) return CUDA_SUCCESS;
     if (!is_there(to, extent) || !is_there(from, extent)) return CUDA_ERROR_INVALID_VALUE;
+    // A graph would read, or write, what the program has long let go of.
+    if (is_pageable(from) || is_pageable(to) || wait == Wait::Yes)
+        if (CUresult failed = refuse_in_capture(stream)) return failed;
     CUresult result;
     if (wait == Wait::No && is_pageable(from) && to.is_device) {
         const size_t packed = extent.bytes * extent.rows * extent.slices;
