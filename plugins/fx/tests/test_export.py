@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tangrad
-from tangrad import nn
+from tangrad import Tensor, nn
 from tangrad.export import Dim, ExportedProgram, dims, export, load, save
 
 
@@ -287,3 +288,37 @@ def test_integers_of_second_degree_are_found_from_sizes_below() -> None:
     for n, m in ((2, 3), (5, 3), (4, 6), (3, 5)):
         x, y = tangrad.ones(n), tangrad.ones(m)
         same(program.module()(x, y), Squares()(x, y))
+
+
+def test_parts_that_are_named_by_keywords(tmp_path: Path) -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.add_module("for", nn.Linear(2, 2))
+            self.register_parameter("class", nn.Parameter(tangrad.ones(2)))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return getattr(self, "for")(x) * getattr(self, "class")
+
+    model, x = Named(), tangrad.ones(1, 2)
+    program = export(model, (x,))
+    assert tangrad.equal(program.module()(x), model(x))
+    traced = tangrad.fx.symbolic_trace(model)
+    assert tangrad.equal(traced(x), model(x))
+
+
+def test_a_failed_save_leaves_what_stood_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tangrad_fx.export.files as files
+
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "m.pt2"
+    path.write_text("old")
+    program = export(nn.Linear(2, 2), (tangrad.ones(1, 2),))
+    monkeypatch.setattr(files.io, "BufferedWriter", full)
+    with pytest.raises(OSError, match="No space"):
+        tangrad.export.save(program, path)
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("m.pt2", "old")]

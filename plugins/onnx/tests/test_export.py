@@ -317,3 +317,41 @@ def test_constants_are_stored_as_they_are() -> None:
     (number,) = program.model_proto.graph.initializer
     assert onnx.numpy_helper.to_array(number) == np.float32(2.5)
     assert list(number.dims) == []
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_a_failed_write_leaves_what_stood_there(
+    external: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tangrad_onnx.program as program
+
+    def full(*args: object, **kwargs: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "m.onnx"
+    path.write_text("old")
+    made = tangrad.onnx.export(nn.Linear(20, 20), (tangrad.ones(1, 20),))
+    monkeypatch.setattr(program.io, "BufferedWriter", full)
+    monkeypatch.setattr(program, "save_model", full)
+    with pytest.raises(OSError, match="No space"):
+        made.save(path, external_data=external)
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("m.onnx", "old")]
+
+
+def test_a_program_runs_on_after_its_weights_were_written_beside_it(tmp_path: Path) -> None:
+    x = tangrad.ones(1, 64)
+    made = tangrad.onnx.export(nn.Linear(64, 64), (x,))
+    expected = made(x)[0]
+    made.save(tmp_path / "m.onnx", external_data=True)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
+    assert tangrad.equal(made(x)[0], expected)
+    tangrad.testing.assert_close(
+        tangrad.onnx.load(tmp_path / "m.onnx")(x).detach(), expected, atol=1e-5, rtol=1e-5
+    )
+
+
+def test_a_device_is_written_and_not_replaced(tmp_path: Path) -> None:
+    link = tmp_path / "m.onnx"
+    link.symlink_to("/dev/null")
+    tangrad.onnx.export(nn.Linear(2, 2), (tangrad.ones(1, 2),), link)
+    assert Path("/dev/null").is_char_device()

@@ -95,6 +95,7 @@ _PLACES = {
         "discovery.namespaces": "attribute_of resolve submodules_on_demand",
         "discovery.neutral": "MissingPluginError foreign_library is_placeholder missing refused"
         " scripts",
+        "serialization.writing": "atomically",
         "utils._state": "own_copy",
         "utils.program_models": "load_model",
     },

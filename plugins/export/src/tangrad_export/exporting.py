@@ -67,8 +67,11 @@ def c(
     Raises:
         ExportError: something cannot be expressed in C; nothing was written.
         OSError: a file cannot be written; there is no half of one.
+        ValueError: an option is none of those; `out` names no file.
     """
     path = Path(out)
+    if not path.name:
+        raise ValueError(f"export.c: {os.fspath(out)!r} names no file to write")
     if path.suffix != ".c":
         path = path.with_name(path.name + ".c")
     module, entries = module_of(
@@ -85,7 +88,9 @@ def c(
         simd=simd,
     )
     source, header = module.source(), module.header()
-    header_name = f"{path.stem}.h"
+    # These characters end the name of a file that is included.
+    plain = not set(path.stem) & set('"\n\r')
+    header_name = f"{path.stem if plain else identifier(path.stem)}.h"
     source = source.replace(f'#include "{module.name}.h"', f'#include "{header_name}"', 1)
     files = {path: source.encode("utf-8"), path.with_name(header_name): header.encode("utf-8")}
     if module.in_file:

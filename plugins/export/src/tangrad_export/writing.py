@@ -13,34 +13,42 @@ __all__ = ["write_files"]
 def write_files(files: Mapping[Path, bytes]) -> None:
     """Write files, all or none of them; what stood there before stays unless all are written.
 
+    A link stays one, and what it leads to is written. What is no plain file, such as a device, is
+    written as it is.
+
     Args:
         files: {path: content}.
 
     Raises:
         OSError: one cannot be written.
     """
-    mark = f".{os.getpid()}.part"
     new: dict[Path, Path] = {}
     kept: dict[Path, Path] = {}
     placed: list[Path] = []
     try:
-        for path, content in files.items():
+        files = {path.resolve(): content for path, content in files.items()}
+        for number, (path, content) in enumerate(files.items()):
             if path.is_dir():
                 raise IsADirectoryError(f"{path} is a folder")
-            part = path.with_name(f".{path.name[:200]}{mark}")
+            if path.exists() and not path.is_file():
+                path.write_bytes(content)
+                continue
+            part = path.with_name(f".tangrad-{os.getpid()}-{number}.part")
             new[path] = part
             with open(part, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-        for path in files:
+        for path in new:
             if path.exists():
-                before = path.with_name(f".{path.name[:200]}{mark}.before")
+                before = new[path].with_suffix(".before")
                 kept[path] = before
                 os.replace(path, before)
             placed.append(path)
             os.replace(new[path], path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            error.filename = str(path)  # a full disk does not say which file
         for path in placed:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import keyword
 import re
 import typing
 from collections.abc import Callable, Sequence
@@ -451,8 +452,12 @@ def _path(root: str, target: str) -> str:
     """Return how code reaches an attribute by a path, some of whose parts may be numbers."""
     found = root
     for part in target.split("."):
-        found = f"{found}.{part}" if part.isidentifier() else f'getattr({found}, "{part}")'
+        found = f"{found}.{part}" if _is_name(part) else f"getattr({found}, {part!r})"
     return found
+
+
+def _is_name(part: str) -> bool:
+    return part.isidentifier() and not keyword.iskeyword(part)
 
 
 def _is_plain_attribute(node: Node) -> bool:
@@ -460,7 +465,7 @@ def _is_plain_attribute(node: Node) -> bool:
         len(node.args) == 2
         and isinstance(node.args[0], Node)
         and isinstance(node.args[1], str)
-        and node.args[1].isidentifier()
+        and _is_name(node.args[1])
     )
 
 

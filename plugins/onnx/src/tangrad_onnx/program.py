@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import io
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -13,6 +13,7 @@ from onnx import ModelProto, save_model
 
 import tangrad
 from tangrad import Tensor
+from tangrad.plugin import atomically
 from tangrad.utils import _pytree
 from tangrad_onnx.errors import OnnxExporterError
 from tangrad_onnx.values import to_array, to_tensor
@@ -187,19 +188,28 @@ def _save(model: ModelProto, path: Any, external_data: bool | None) -> None:
         path: of the file.
         external_data: whether weights go into a file of their own; None where they are above 2 GB.
     """
-    target = Path(path)
-    folder = target.absolute().parent
+    target = Path(path).resolve()  # a link stays one
     if external_data is None:
         external_data = model.ByteSize() > 2**31 - 2**20
     if external_data:
-        location = f"{target.name}.data"
-        save_model(model, target, save_as_external_data=True, location=location)
+        _save_in_two(model, target)
         return
-    handle, temporary = tempfile.mkstemp(dir=folder, suffix=".onnx")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(model.SerializeToString())
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with atomically(target) as file, io.BufferedWriter(file) as buffered:
+        buffered.write(model.SerializeToString())
+
+
+def _save_in_two(model: ModelProto, target: Path) -> None:
+    """Write a model and its weights beside it, both or neither.
+
+    Both are written into a folder first, as the file holds the name of the other.
+    """
+    names = (f"{target.name}.data", target.name)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".onnx-") as folder:
+        whole = Path(folder, target.name)
+        twin = ModelProto()  # which loses its weights
+        twin.CopyFrom(model)
+        save_model(twin, whole, save_as_external_data=True, location=names[0])
+        for name in names:
+            made = Path(folder, name)
+            if made.exists():  # there are no weights where all are small
+                made.replace(target.with_name(name))

@@ -20,6 +20,7 @@ from typing import Any
 import tangrad
 from tangrad import Tensor
 from tangrad.nn import Module, Parameter
+from tangrad.plugin import atomically
 from tangrad.utils import _pytree
 from tangrad_fx.export import graph_signature as signature
 from tangrad_fx.export.dynamic_shapes import Place, Size
@@ -54,6 +55,7 @@ def save(
         opset_version, pickle_protocol: accepted.
 
     Raises:
+        OSError: the file cannot be written; what stood there stays.
         TypeError: `ep` is something else; the program calls a function, or takes a value, that
             cannot be written.
     """
@@ -75,11 +77,17 @@ def save(
     kept = {"state": dict(ep.state_dict), "constants": ep.constants, "inputs": _values(ep)}
     detached = _pytree.tree_map(lambda t: t.detach() if isinstance(t, Tensor) else t, kept)
     tangrad.save(detached, tensors)
-    with zipfile.ZipFile(f if hasattr(f, "write") else os.fspath(f), "w") as archive:
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
         archive.writestr(_PROGRAM, json.dumps(program))
         archive.writestr(_TENSORS, tensors.getvalue())
         for name, content in (extra_files or {}).items():
             archive.writestr(_EXTRA + name, content)
+    if hasattr(f, "write"):
+        f.write(whole.getvalue())
+        return
+    with atomically(f) as file, io.BufferedWriter(file) as buffered:
+        buffered.write(whole.getbuffer())
 
 
 def load(
