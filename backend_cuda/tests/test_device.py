@@ -206,7 +206,7 @@ def test_what_is_not_there_yet_says_so(run):
     run(
         """
 import tangrad
-for use in (tangrad.cuda.CUDAGraph, tangrad.cuda.MemPool, tangrad.cuda.graph_pool_handle,
+for use in (tangrad.cuda.MemPool, tangrad.cuda.use_mem_pool,
             tangrad.cuda.FloatStorage, lambda: tangrad.cuda.Event(interprocess=True),
             lambda: tangrad.cuda.GreenContext.create(1),
             tangrad.cuda.memory.change_current_allocator):

@@ -149,11 +149,13 @@ class Cuda(CompilingDriver):
 
     def allocate(self, nbytes: int, index: int) -> int:
         """Return the address of new memory of a device."""
-        return self.memory.allocate(nbytes, index)
+        with self.streams.relaxed():
+            return self.memory.allocate(nbytes, index)
 
     def release(self, handle: int, nbytes: int) -> None:
         """Give memory back."""
-        self.memory.release(handle)
+        with self.streams.relaxed():
+            self.memory.release(handle)
 
     def copy_from_host(self, handle: int, offset: int, source: memoryview) -> None:
         """Copy bytes to the device, after what its current stream was given."""
@@ -360,7 +362,8 @@ class Cuda(CompilingDriver):
             AcceleratorError: the driver refuses the image.
         """
         self.contexts.enter(index)
-        return self.api.made("cuModuleLoadData", binary + b"\0")
+        with self.streams.relaxed():
+            return self.api.made("cuModuleLoadData", binary + b"\0")
 
     def function(self, module: int, name: str) -> tuple[int, str]:
         """Return a kernel's handle and its name."""

@@ -25,6 +25,12 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuEventQuery": (_POINTER,),
     "cuEventRecord": (_POINTER, _POINTER),
     "cuEventSynchronize": (_POINTER,),
+    "cuGraphDebugDotPrint": (_POINTER, ctypes.c_char_p, _UINT),
+    "cuGraphDestroy": (_POINTER,),
+    "cuGraphExecDestroy": (_POINTER,),
+    "cuGraphGetNodes": (_POINTER, _POINTER, _POINTER),
+    "cuGraphInstantiateWithFlags": (_POINTER, _POINTER, ctypes.c_ulonglong),
+    "cuGraphLaunch": (_POINTER, _POINTER),
     "cuFuncGetAttribute": (_POINTER, _INT, _POINTER),
     "cuLaunchHostFunc": (_POINTER, _POINTER, _POINTER),
     "cuMemcpyAsync": (_ADDRESS, _ADDRESS, _SIZE, _POINTER),
@@ -35,6 +41,10 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuModuleLoadData": (_POINTER, _POINTER),
     "cuPointerGetAttribute": (_POINTER, _INT, _ADDRESS),
     "cuOccupancyMaxActiveBlocksPerMultiprocessor": (_POINTER, _POINTER, _INT, _SIZE),
+    "cuStreamBeginCapture_v2": (_POINTER, _INT),
+    "cuStreamEndCapture": (_POINTER, _POINTER),
+    "cuStreamIsCapturing": (_POINTER, _POINTER),
+    "cuThreadExchangeStreamCaptureMode": (_POINTER,),
     "cuStreamCreateWithPriority": (_POINTER, _UINT, _INT),
     "cuCtxGetStreamPriorityRange": (_POINTER, _POINTER),
     "cuStreamGetPriority": (_POINTER, _POINTER),
@@ -48,6 +58,7 @@ _RENAMED = {"cuEventElapsedTime": "cuEventElapsedTime_v2"}
 NOT_READY = 600
 DISABLE_TIMING, BLOCKING_SYNC, INTERPROCESS = 2, 1, 4
 NON_BLOCKING = 1
+RELAXED = 2  # of the modes in which a thread may capture
 
 HostFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 

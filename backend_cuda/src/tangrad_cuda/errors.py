@@ -29,6 +29,18 @@ REMEDIES: dict[int, str] = {
     701: "the kernel needs more registers or shared memory than a block may have",
     709: "the context was destroyed, by cudaDeviceReset or another library: restart the process",
     712: "the host memory is page-locked already",
+    900: "a graph is being captured, which takes launches and copies and nothing that waits: no "
+    "item(), print, cpu(), synchronize, or copy of memory that is not page-locked. Do that before "
+    "the capture or after it",
+    901: "a call before this one could not be captured, and its error tells which: capture again "
+    "without it",
+    904: "a stream that took part in the capture has work that the capturing stream does not wait "
+    "for: have it wait, by wait_stream, before the capture ends",
+    905: "in a capture, a stream waits for an event from before it: wait before it begins",
+    906: "work for the default stream would wait for a stream that captures; use another one, as "
+    "tangrad.cuda.graph does",
+    907: "the event was recorded in a capture: it tells nothing of the device",
+    908: "the thread that began a capture has to end it",
     802: "the system is not ready; is the fabric manager running?",
     803: "the driver does not fit the kernel module; reboot after a driver's update",
 }

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import threading
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 from tangrad.plugin import DeviceStreams
@@ -36,6 +37,30 @@ class CudaStreams(DeviceStreams):
         self._idle_timed: dict[int, list[int]] = {}
         self._pending: deque[tuple[int, Any]] = deque()
         self._lock = threading.Lock()
+        # What copies of a graph that is being captured need, one list for each capture that runs.
+        self.captures: list[list[Any]] = []
+
+    @contextlib.contextmanager
+    def relaxed(self) -> Iterator[None]:
+        """Allow calls in the body that a capture forbids by default, such as to take memory."""
+        if not self.captures:
+            yield
+            return
+        mode = ctypes.c_int(driver_api.RELAXED)
+        self._api.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+        try:
+            yield
+        finally:
+            self._api.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+
+    def is_capturing(self, stream: int) -> bool:
+        """Return whether what a stream is given becomes part of a graph."""
+        if not self.captures or stream < _DEFAULTS:
+            return False
+        self._contexts.enter(self.device_index(stream))
+        status = ctypes.c_int()
+        self._api.call("cuStreamIsCapturing", self.handle(stream), ctypes.byref(status))
+        return status.value != 0
 
     @property
     def several(self) -> bool:
@@ -176,6 +201,9 @@ class CudaStreams(DeviceStreams):
     def query_event(self, event: int) -> bool:
         """Return whether an event has happened."""
         self._enter_of(event)
+        if self.captures:
+            with self.relaxed():
+                return self._api.query("cuEventQuery", event)
         return self._api.query("cuEventQuery", event)
 
     def synchronize_event(self, event: int) -> None:
@@ -237,6 +265,9 @@ class CudaStreams(DeviceStreams):
     def _keep(self, owner: Any, stream: int) -> None:
         """Keep the host's memory of a copy until the stream has passed it."""
         if owner is None:
+            return
+        if self.captures and self.is_capturing(stream):
+            self.captures[-1].append(owner)  # each launch of the graph copies again
             return
         self.forget_done()
         self._pending.append((self.record_event(stream), owner))

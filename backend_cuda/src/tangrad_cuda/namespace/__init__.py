@@ -32,11 +32,11 @@ _NAMES = {
     "reset_peak_memory_stats set_per_process_memory_fraction",
     "random": "get_rng_state get_rng_state_all initial_seed manual_seed manual_seed_all seed "
     "seed_all set_rng_state set_rng_state_all",
-    "not_yet": "CUDAGraph CUDAPluggableAllocator GreenContext MemPool change_current_allocator "
-    "graph graph_pool_handle make_graphed_callables use_mem_pool",
+    "graphs": "CUDAGraph graph graph_pool_handle make_graphed_callables",
+    "not_yet": "CUDAPluggableAllocator GreenContext MemPool change_current_allocator use_mem_pool",
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
-_MODULES = ("memory", "nvtx", "profiler", "random", "sparse", "streams")
+_MODULES = ("graphs", "memory", "nvtx", "profiler", "random", "sparse", "streams")
 
 has_half, has_magma = True, False
 

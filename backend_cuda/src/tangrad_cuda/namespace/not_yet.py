@@ -26,10 +26,6 @@ def _class(name: str, what: str) -> type:
     return _NotYet(name, (), {"__new__": refuse, "told": told, **members})
 
 
-CUDAGraph = _class("CUDAGraph", "graphs of launches are")
-graph = _class("graph", "graphs of launches are")
-make_graphed_callables = _class("make_graphed_callables", "graphs of launches are")
-graph_pool_handle = _class("graph_pool_handle", "graphs of launches are")
 MemPool = _class("MemPool", "separate pools of memory are")
 use_mem_pool = _class("use_mem_pool", "separate pools of memory are")
 CUDAPluggableAllocator = _class("CUDAPluggableAllocator", "foreign allocators are")

@@ -6,6 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad import plugin
+from tangrad_cuda.driver import Cuda
 from tangrad_cuda.namespace._place import driver, index_of
 
 
@@ -174,5 +175,9 @@ def get_stream_from_external(data_ptr: int, device: Any = None) -> Stream:
 
 
 def is_current_stream_capturing() -> bool:
-    """Return whether a graph is being captured: never, for there are no graphs yet."""
-    return False
+    """Return whether what the calling thread gives the GPU becomes part of a graph."""
+    if not Cuda.opened:
+        return False
+    streams, index = driver().streams, driver().current_device()
+    captures: bool = streams.is_capturing(streams.current_stream(index))
+    return captures

@@ -125,7 +125,7 @@ def record_stream(Tensor t not None, uint64_t stream):
     """Keep a tensor's memory, after its release, until what a stream has been given is done."""
     cdef UntypedStorage s = t.storage_
     if s.block != NULL:
-        s.dev.allocator.check(tg_use_on_stream(s.dev.allocator.ptr, s.block, stream), "record_stream")
+        s.dev.allocator.check(tg_use_on_stream(s.block.owner, s.block, stream), "record_stream")
 
 
 cdef int check_geometry(str name, tuple shape, tuple stride, offset) except -1:

@@ -466,6 +466,26 @@ def allocator_of(where):
     return runtime_of(where).allocator
 
 
+def private_allocator(where):
+    """Return another allocator of a device's memory, which shares nothing with the device's own."""
+    cdef DeviceRuntime runtime = runtime_of(where)
+    if runtime.type.host or runtime.type.meta:
+        raise RuntimeError(f"device '{where}' has no memory of its own")
+    return CachingAllocator(_IndexedDriver(runtime.type.driver, runtime.device.index))
+
+
+def use_allocator(where, CachingAllocator allocator not None):
+    """Have all new memory of a device come from an allocator, and return the one before.
+
+    The caller keeps both: a thread may be taking memory of the one before. What it has handed out
+    goes back to it.
+    """
+    cdef DeviceRuntime runtime = runtime_of(where)
+    before = runtime.allocator
+    runtime.allocator = allocator
+    return before
+
+
 def device_types():
     """Return {name: DeviceType} of the registered device types."""
     return dict(_device_types)

@@ -43,7 +43,7 @@ _PLACES = {
     "device": {
         "_C": (
             "CachingAllocator Tensor allocator_of default_accelerator=_default_accelerator "
-            "registered_devices tensor_from_pointer"
+            "private_allocator registered_devices tensor_from_pointer use_allocator"
         ),
         "devices.driver": "DeviceDriver SettingError",
         "devices.kernels": "location register_kernel",
