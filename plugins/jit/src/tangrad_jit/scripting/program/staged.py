@@ -90,7 +90,7 @@ class _StagedEmitter(Emitter):
         body = filled(self, bare, [ast.Name(name, ast.Load()) for name in names])
         taken = ast.arguments([], [ast.arg(x) for x in names], None, [], [], None, [])
         called = ast.Lambda(taken, body)
-        return self._call("rt_op", called, ast.Constant(tuple(varying)), *self._each(node.args))
+        return self._call("rt_op", called, _places(varying), *self._each(node.args))
 
     def _varying(self, args: list[tree.Expr]) -> list[int]:
         """Return the positions of numbers that may depend on a tensor's value."""
@@ -136,7 +136,7 @@ class _StagedEmitter(Emitter):
         else:
             callee = self._global(node.callee, "_f")
         keywords = [ast.keyword(name, self.expr(value)) for name, value in node.kwargs.items()]
-        places = ast.Constant(tuple(varying))
+        places = _places(varying)
         call = [callee, places, *self._each(node.args)]
         return ast.Call(self._runtime("rt_op"), call, keywords)
 
@@ -210,7 +210,7 @@ class _StagedEmitter(Emitter):
         if _leaves(node.body):
             body, _ = self._side(node.body)
             return [ast.While(self.expr(node.condition), body, [])]
-        test = [ast.Return(self.expr(node.condition))]
+        test: list[ast.stmt] = [ast.Return(self.expr(node.condition))]
         body, _ = self._side(node.body)
         body.append(ast.Return(_names(carried, ast.Load())))
         functions = [self._function(node.place, carried, [], part) for part in (test, body)]
@@ -236,7 +236,7 @@ class _StagedEmitter(Emitter):
         held = self._containers(node.body)
         flags = [k for k, x in enumerate(carried) if x.startswith(_FLAG)]
         call = self._call(
-            "rt_range", bounds, name, _names(carried, ast.Load()), ast.Constant(tuple(flags)), held
+            "rt_range", bounds, name, _names(carried, ast.Load()), _places(flags), held
         )
         return [made, _kept(call, carried)]
 
@@ -253,6 +253,10 @@ def _names(names: list[str], context: Any) -> ast.expr:
 
 def _is_local(node: Any) -> bool:
     return isinstance(node, tree.Local)
+
+
+def _places(numbers: list[int]) -> ast.expr:
+    return ast.Tuple([ast.Constant(number) for number in numbers], ast.Load())
 
 
 def _kept(call: ast.expr, names: list[str], returns: bool = False) -> ast.stmt:

@@ -21,6 +21,7 @@ from tangrad_jit.scripting.program.values import rt_int
 __all__: list[str] = []
 
 _NUMBERS = (bool, int, float)
+_PLAIN: dict[str, Callable[[Any], Any]] = {"bool": bool, "int": rt_int, "float": float}
 
 
 def _truth(value: Any) -> Any:
@@ -217,7 +218,7 @@ def rt_number(value: Any, kind: str) -> Any:
         kind: "bool", "int", "float", or "number" for the tensor's own kind.
     """
     if not isinstance(value, Tensor):
-        return {"bool": bool, "int": rt_int, "float": float, "number": lambda x: x}[kind](value)
+        return value if kind == "number" else _PLAIN[kind](value)
     if kind == "number":
         whole = not value.is_floating_point()
         kind = "bool" if value.dtype is tangrad.bool else "int" if whole else "float"
