@@ -102,7 +102,7 @@ class Numbers(nn.Module):
                 best = most
                 n += 1
             x = y
-        low = min(best, 0.25)
+        low = min(best, 0.25) + (best % 0.75) * (n // 2)
         return x, n, low + best, n > 1 or not best > 0
 
 

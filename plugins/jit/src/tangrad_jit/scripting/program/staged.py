@@ -39,6 +39,7 @@ _OF_TEMPLATES: dict[str, tuple[str, ...]] = {
     "rt_min(_0, _1)": ("rt_smaller",),
     "rt_max(_0, _1)": ("rt_greater",),
     "rt_floordiv(_0, _1)": ("rt_floor_quotient",),
+    "rt_remainder(_0, _1)": ("rt_remains",),
 }
 
 
@@ -79,18 +80,23 @@ class _StagedEmitter(Emitter):
         staged = _OF_TEMPLATES.get(node.builtin.template)
         if staged is None or any(arg.type == kinds.STR for arg in node.args):
             varying = self._varying(node.args) if node.type == kinds.TENSOR else []
-            return self._operator(node, varying) if varying else super()._on_Apply(node)
+            if not varying:
+                return super()._on_Apply(node)
+            return self._call("rt_op", self._plain(node), _places(varying), *self._each(node.args))
         name, *constants = staged
-        return self._call(name, *self._each(node.args), *map(ast.Constant, constants))
+        places = ast.Constant(constants[0] if constants else None)
+        return self._call(
+            "rt_chosen", self._runtime(name), places, self._plain(node), *self._each(node.args)
+        )
 
-    def _operator(self, node: tree.Apply, varying: list[int]) -> ast.expr:
+    def _plain(self, node: tree.Apply) -> ast.expr:
+        """Return a builtin as a function."""
         names = [f"_x{k}" for k in range(len(node.args))]
         template = node.builtin.template.partition(": ")
         bare = template[2] if template[1] and len(template[0]) < 4 else node.builtin.template
         body = filled(self, bare, [ast.Name(name, ast.Load()) for name in names])
         taken = ast.arguments([], [ast.arg(x) for x in names], None, [], [], None, [])
-        called = ast.Lambda(taken, body)
-        return self._call("rt_op", called, _places(varying), *self._each(node.args))
+        return ast.Lambda(taken, body)
 
     def _varying(self, args: list[tree.Expr]) -> list[int]:
         """Return the positions of numbers that may depend on a tensor's value."""

@@ -15,7 +15,7 @@ from typing import Any
 import tangrad
 from tangrad import Tensor
 from tangrad.utils import _pytree
-from tangrad_jit.scripting.program.numbers import rt_div, rt_floordiv, rt_max, rt_min, rt_wrap
+from tangrad_jit.scripting.program.numbers import rt_div, rt_wrap
 from tangrad_jit.scripting.program.values import rt_int
 
 __all__: list[str] = []
@@ -96,6 +96,8 @@ def rt_branch(
         return side
 
     results = iter(tangrad.cond(_truth(holds), run(then), run(orelse), ()))
+    if len(sides) == 1:  # no tracer was there: one side has run, as in any program
+        return _pytree.tree_unflatten(*sides[0])
     (one, spec), (other, other_spec) = sides
     if spec != other_spec:
         raise RuntimeError("if: the sides of a branch on a tensor give values of different kinds")
@@ -238,25 +240,38 @@ def rt_quotient(one: Any, other: Any) -> Any:
     return rt_div(one, other)
 
 
+def rt_chosen(staged: Callable[..., Any], kind: Any, plain: Callable[..., Any], *args: Any) -> Any:
+    """Return what one function makes of tensors, and another one of plain numbers.
+
+    Args:
+        staged: of tensors; takes the kind behind the arguments, unless that is None.
+        kind: what the tensor becomes.
+        plain: of numbers.
+        args: their arguments.
+    """
+    if not any(isinstance(x, Tensor) for x in args):
+        return plain(*args)
+    return staged(*args) if kind is None else staged(*args, kind)
+
+
 def rt_floor_quotient(one: Any, other: Any) -> Any:
     """Return the greatest whole number that is no greater than a quotient."""
-    if isinstance(one, Tensor) or isinstance(other, Tensor):
-        return tangrad.floor_divide(_tensor(one, "//"), other)
-    return rt_floordiv(one, other)
+    return tangrad.floor_divide(_tensor(one, "//"), other)
+
+
+def rt_remains(one: Any, other: Any) -> Any:
+    """Return what is left of a number by another one, with the sign of that."""
+    return tangrad.remainder(_tensor(one, "%"), other)
 
 
 def rt_smaller(one: Any, other: Any) -> Any:
-    """Return the smaller one of two numbers or lists."""
-    if isinstance(one, Tensor) or isinstance(other, Tensor):
-        return tangrad.minimum(_tensor(one, "min"), _tensor(other, "min"))
-    return min(one, other) if type(one) is type(other) else rt_min(one, other)
+    """Return the smaller one of two numbers."""
+    return tangrad.minimum(_tensor(one, "min"), _tensor(other, "min"))
 
 
 def rt_greater(one: Any, other: Any) -> Any:
-    """Return the greater one of two numbers or lists."""
-    if isinstance(one, Tensor) or isinstance(other, Tensor):
-        return tangrad.maximum(_tensor(one, "max"), _tensor(other, "max"))
-    return max(one, other) if type(one) is type(other) else rt_max(one, other)
+    """Return the greater one of two numbers."""
+    return tangrad.maximum(_tensor(one, "max"), _tensor(other, "max"))
 
 
 def rt_op(callee: Any, numbers: tuple[int, ...], *args: Any, **kwargs: Any) -> Any:
