@@ -209,3 +209,11 @@ def test_senseless_options_are_refused_and_change_nothing(options, error):
     with pytest.raises(error, match=next(iter(options))):
         set_printoptions(**options)
     assert get_printoptions() == before
+
+
+def test_a_tensor_whose_storage_was_taken_has_a_text_without_values() -> None:
+    import tangrad
+
+    x = tangrad.ones(2, 3)
+    x.untyped_storage().resize_(0)
+    assert repr(x) == "tensor(..., size=(2, 3))"

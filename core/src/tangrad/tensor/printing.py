@@ -163,7 +163,7 @@ def _component(x: Any, indent: int) -> str:
 
 def _suffixes(x: Any, default_dtype: Any) -> list[str]:
     suffixes = []
-    has_values = x.device.type != "meta"
+    has_values = _has_values(x)
     if x.device.type != "cpu":
         suffixes.append(f"device='{x.device}'")
     if not has_values or (x.numel() == 0 and x.dim() != 1):
@@ -220,7 +220,7 @@ def _append_suffixes(text: str, suffixes: list[str], indent: int, below: bool = 
 
 
 def _contents(x: Any, indent: int) -> str:
-    if x.device.type == "meta":
+    if not _has_values(x):
         return "..."
     if x.numel() == 0:
         return "[]"
@@ -230,6 +230,14 @@ def _contents(x: Any, indent: int) -> str:
     values = _printed_values(x.detach())
     formatter = _formatter_for(x, _flatten(values, x.dim()))
     return _layout(values, x.dim(), indent, formatter)
+
+
+def _has_values(x: Any) -> bool:
+    """Tell whether elements can be read: `meta` has none, a storage may have been resized to 0."""
+    if x.device.type == "meta":
+        return False
+    wraps = hasattr(type(x), "__torch_dispatch__")  # the handler knows the values
+    return wraps or not x.numel() or bool(x.untyped_storage().nbytes())
 
 
 def _bits_dtype(x: Any) -> Any:
