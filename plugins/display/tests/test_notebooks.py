@@ -107,6 +107,31 @@ def test_sparse_and_quantized_tensors_have_a_display() -> None:
     assert "min 1, max 2" in html_of(whole)
 
 
+def test_tensors_quantized_by_channel_show_figures_unless_they_are_many(monkeypatch) -> None:
+    pytest.importorskip("tangrad_quantization")
+    scales, zeros = tangrad.tensor([0.5, 1.0]), tangrad.tensor([0, 0])
+    x = tangrad.tensor([[1.0, 2.0], [3.0, 4.0]])
+    whole = tangrad.quantize_per_channel(x, scales, zeros, 0, tangrad.quint8)
+    assert "min 1, max 4, mean 2.5" in html_of(whole)
+    assert tangrad.display.statistics(whole).greatest == 4
+    monkeypatch.setattr("tangrad_display.figures.LARGEST_DEQUANTIZED", 3)
+    assert "quantized by channel: call dequantize()" in whole._repr_html_()
+
+
+def test_sparse_tensors_tell_how_many_elements_they_store() -> None:
+    pytest.importorskip("tangrad_sparse")
+    for sparse in (tangrad.eye(4).to_sparse(), tangrad.eye(4).to_sparse_csr()):
+        assert "4 elements stored (25.00%)" in html_of(sparse)
+    assert "0 elements stored<" in html_of(tangrad.sparse_coo_tensor(size=(3, 0)))
+
+
+def test_a_tensor_whose_storage_was_taken_has_a_display() -> None:
+    x = tangrad.ones(2, 3)
+    x.untyped_storage().resize_(0)
+    assert "tensor(..., " in html_of(x)
+    assert "min" not in html_of(x)
+
+
 def test_what_cannot_be_read_is_a_line_of_text(monkeypatch) -> None:
     from tangrad_display import tensors
 

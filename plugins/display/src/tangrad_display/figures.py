@@ -10,6 +10,7 @@ import tangrad
 
 SAMPLE = 2**16  # elements looked at
 BINS = 32
+LARGEST_DEQUANTIZED = 2**20  # elements: some milliseconds
 
 
 class Statistics(NamedTuple):
@@ -48,7 +49,7 @@ def statistics(tensor: Any, limit: int = SAMPLE) -> Statistics:
         tensor: of any shape, dtype and device whose elements can be read.
         limit: of more elements, evenly spaced ones are looked at: at most so many.
     """
-    values = numbers_of(sampled(tensor, limit)).reshape(-1)
+    values = numbers_of(sampled(readable(tensor), limit)).reshape(-1)
     total = values.size or 1
     finite = values[np.isfinite(values)]
     found: tuple[Any, Any, Any, Any] = (None, None, None, None)
@@ -69,6 +70,34 @@ def statistics(tensor: Any, limit: int = SAMPLE) -> Statistics:
         infinities=np.count_nonzero(np.isinf(values)) / total,
         counts=counts,
     )
+
+
+def has_elements(tensor: Any) -> bool:
+    """Tell whether there are elements to look at.
+
+    There are none in an empty tensor, on `meta`, and in a storage that was resized to 0.
+    """
+    if tensor.is_meta or not tensor.numel():
+        return False
+    # A quantized tensor has no storage to ask for; the class of a wrapper knows its elements.
+    if tensor.is_quantized or hasattr(type(tensor), "__torch_dispatch__"):
+        return True
+    return bool(tensor.untyped_storage().nbytes())
+
+
+def readable(tensor: Any) -> Any:
+    """Return a tensor that views can be taken of.
+
+    Those quantized by channel have no views: few elements are dequantized.
+
+    Raises:
+        ValueError: there are many.
+    """
+    if not tensor.is_quantized or "per_channel" not in str(tensor.qscheme()):
+        return tensor
+    if tensor.numel() > LARGEST_DEQUANTIZED:
+        raise ValueError("its elements are many, and quantized by channel: call dequantize()")
+    return tensor.dequantize()
 
 
 def sampled(tensor: Any, limit: int) -> Any:

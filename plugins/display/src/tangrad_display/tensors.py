@@ -6,7 +6,15 @@ from html import escape
 from typing import Any
 
 import tangrad
-from tangrad_display.figures import SAMPLE, Statistics, numbers_of, sampled, statistics
+from tangrad_display.figures import (
+    SAMPLE,
+    Statistics,
+    has_elements,
+    numbers_of,
+    readable,
+    sampled,
+    statistics,
+)
 from tangrad_display.pictures import LARGEST, SHOWN, SMALLEST, heat_map, image, image_tag
 from tangrad_display.settings import is_rich
 
@@ -37,18 +45,26 @@ def tensor_html(tensor: Any) -> str:
 
 
 def _html(tensor: Any) -> str:
-    parts = [f"<b>{escape(_heading(tensor))}</b>"]
-    if tensor.is_meta or not tensor.numel() or tensor.layout != tangrad.strided:
-        if tensor.layout != tangrad.strided and not tensor.is_quantized:
-            return f"<div>{parts[0]} <code>{escape(str(tensor.layout))}</code></div>"
-        if not tensor.is_quantized or not tensor.numel():
-            return f"<div>{parts[0]}{_text_of(tensor)}</div>"
-    found = statistics(tensor)
-    parts.append(_figures(found, tensor))
-    parts.append(_bars(found))
-    parts.append(_picture(tensor))
-    parts.append(_text_of(tensor))
+    head = f"<b>{escape(_heading(tensor))}</b>"
+    if tensor.layout != tangrad.strided and not tensor.is_quantized:
+        return f"<div>{head} <code>{escape(_layout(tensor))}</code></div>"
+    if not has_elements(tensor):
+        return f"<div>{head}{_text_of(tensor)}</div>"
+    shown = readable(tensor)
+    found = statistics(shown)
+    text = _text_of(tensor if tensor.numel() <= SAMPLE else shown)
+    parts = [head, _figures(found, shown), _bars(found), _picture(shown), text]
     return f"<div>{''.join(parts)}</div>"
+
+
+def _layout(tensor: Any) -> str:
+    words = str(tensor.layout)
+    if tensor.layout in (tangrad.sparse_coo, tangrad.sparse_csr, tangrad.sparse_csc):
+        stored = tensor._nnz()
+        words += f", {stored:,} elements stored"
+        if tensor.numel():
+            words += f" ({stored / tensor.numel():.2%})"
+    return words
 
 
 def _heading(tensor: Any) -> str:
