@@ -15,6 +15,7 @@ from tangrad.discovery import discovery, neutral
 from tangrad.discovery.hooks import call_hook, call_hook_once
 
 PLUGIN_COLUMNS = ("group", "name", "value", "distribution", "version", "status")
+NAME_GROUPS = ("tangrad.names", "tangrad.namespaces", "tangrad.ops")  # a hundred entries
 CORE_DISTRIBUTIONS = ("tangrad", "tangrad-core", "numpy", "pluggy", "stevedore")
 INTERRUPTED = 130  # what a shell says of a program that ended by SIGINT
 
@@ -97,7 +98,10 @@ def render(facts: Mapping[str, Any]) -> str:
     lines += _table("Distributions", ("name", "version"), facts["distributions"].items())
     lines += _table("Devices", *_columns(facts["devices"], "name", "provider", "status"))
     lines += ["", "Dtypes", *_wrapped(facts["dtypes"]), "", "Layouts", *_wrapped(facts["layouts"])]
-    lines += _table("Plugins", *_columns(facts["plugins"], *PLUGIN_COLUMNS))
+    told = [p for p in facts["plugins"] if p["group"] not in NAME_GROUPS or p["status"] != "ok"]
+    lines += _table("Plugins", *_columns(told, *PLUGIN_COLUMNS))
+    if fine := len(facts["plugins"]) - len(told):
+        lines += ["", f"{fine} names and modules that packages bring are ok; --json lists them."]
     lines += _table("Environment", *_columns(facts["environment"], "name", "value", "distribution"))
     for failure in facts["failures"]:
         lines += _paragraph(failure)

@@ -46,6 +46,18 @@ def test_info_tells_what_there_is_and_what_failed(installed, capsys):
     assert "strided" in text
 
 
+def test_info_counts_names_that_are_as_they_should_be(site, capsys):
+    site.install("acme-n", {"tangrad.names": {"acme_name": "json:dumps"}}, {})
+    discovery.rescan()
+    assert cli.main(["info"]) == 0
+    text = capsys.readouterr().out
+    assert "acme_name" not in text
+    assert "names and modules that packages bring are ok; --json lists them." in text
+    assert cli.main(["info", "--json"]) == 0
+    names = [plugin["name"] for plugin in json.loads(capsys.readouterr().out)["plugins"]]
+    assert "acme_name" in names
+
+
 def test_info_as_json_tells_the_same(installed, capsys):
     assert cli.main(["info", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
