@@ -166,6 +166,14 @@ def test_the_gradient_of_no_regions_is_zero() -> None:
         (lambda: roi_align(tangrad.ones(1, 1, 2, 2), tangrad.ones(1, 4), 2), r"Tensor\[K, 5\]"),
         (lambda: roi_pool(tangrad.ones(1, 1, 2, 2), tangrad.ones(1, 5).double(), 2), "same type"),
         (lambda: roi_align(tangrad.ones(1, 1, 2, 2), tangrad.ones(1, 5), 2), "beyond the batch"),
+        (
+            lambda: roi_align(tangrad.ones(1, 1, 2, 2), tangrad.zeros(1, 5), 2, float("nan")),
+            "spatial_scale is nan; give a finite number",
+        ),
+        (
+            lambda: roi_pool(tangrad.ones(1, 1, 2, 2), tangrad.zeros(1, 5), 2, float("inf")),
+            "spatial_scale is inf; give a finite number",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(call: Any, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -366,7 +367,7 @@ def roi_pool_with_places(
     input: Tensor, boxes: Tensor, height: int, width: int, spatial_scale: float
 ) -> tuple[Tensor, Tensor]:
     """Return what `roi_pool` does, and where in its plane each maximum was (int32; -1: nowhere)."""
-    made = _pool(*_operands(input, boxes), height, width, float(spatial_scale))
+    made = _pool(*_operands(input, boxes), height, width, _finite(spatial_scale))
     return made[0].to(input.dtype), made[1]
 
 
@@ -393,7 +394,7 @@ def gradient_of(
         "ps_roi_pool": _ps_pool_backward,
     }[name]
     given, regions = _operands(gradient, boxes)
-    found = backward(given, regions, *shape, float(spatial_scale), sampling_ratio, aligned)
+    found = backward(given, regions, *shape, _finite(spatial_scale), sampling_ratio, aligned)
     return found.to(gradient.dtype)
 
 
@@ -404,7 +405,7 @@ def _called(
         maps, regions = _operands(input, boxes)
     else:
         maps, regions = input, boxes  # which the op refuses
-    found: Tensor = pooling(maps, regions, *_pair(size), float(scale), ratio, aligned)
+    found: Tensor = pooling(maps, regions, *_pair(size), _finite(scale), ratio, aligned)
     return found.to(input.dtype)
 
 
@@ -413,6 +414,12 @@ def _operands(input: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
     if input.dtype in (tangrad.float16, tangrad.bfloat16):
         input, boxes = input.float(), boxes.float()
     return input.contiguous(), boxes.detach().contiguous()
+
+
+def _finite(scale: float) -> float:
+    if not math.isfinite(scale):
+        raise RuntimeError(f"regions: spatial_scale is {scale}; give a finite number")
+    return float(scale)
 
 
 def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
