@@ -60,11 +60,16 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
                 what, here, there, why, *_ = [*cells, "", "", ""]
                 yield what, here, there, why
         elif line.startswith("- "):
-            yield line[2:], "", "", ""
+            yield _ended(line[2:]), "", "", ""
         elif line.startswith("Why: "):
             continue  # explains the paragraph above it, where it is read
         elif line.strip() and not line.startswith("#"):
-            yield line.strip(), "", "", ""
+            yield _ended(line.strip()), "", "", ""
+
+
+def _ended(text: str) -> str:
+    """Return a text whose colon leads to a program, which the table leaves out."""
+    return f"{text[:-1]}." if text.endswith(":") else text
 
 
 def of_names(names: Iterable[str]) -> dict[str, list[Deviation]]:
