@@ -8,13 +8,23 @@ from __future__ import annotations
 import doctest
 import zlib
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 import tangrad
 from tangrad.ops.definition.catalogue import all_ops
 from tools import torch_names
-from tools.website import by_hand, contents, deviations, documents, op_examples, op_pages, surface
+from tools.website import (
+    benchmarks,
+    by_hand,
+    contents,
+    deviations,
+    documents,
+    op_examples,
+    op_pages,
+    surface,
+)
 from tools.website import markdown as md
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -137,3 +147,11 @@ def test_deviations_are_rows_with_a_subject_and_found_by_name() -> None:
     found = deviations.of_names(["tangrad.heaviside", "tangrad.fmod"])
     assert [row.subject for row in found["tangrad.heaviside"]] == ["Results"]
     assert "tangrad.fmod" not in found
+
+
+def test_a_picture_of_benchmarks_is_not_broken_by_the_names_of_workloads() -> None:
+    figures = [{"workload": f"{name} 1M", "ratio": [1, 0.5, 2]} for name in ("a*b+c", "a_b < *c*")]
+    picture = benchmarks._picture(figures)
+    assert not {"*", "_"} & set(picture)
+    texts = [element.text for element in ElementTree.fromstring(picture) if element.tag == "text"]
+    assert texts[-2:] == ["a*b+c 1M", "a_b < *c* 1M"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -91,4 +92,5 @@ def _place(ratio: float) -> float:
 
 
 def _text(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")
+    """Return a text for a picture within Markdown: punctuation means nothing in either."""
+    return re.sub(r"[^\w\s]", lambda found: f"&#{ord(found[0])};", text).replace("_", "&#95;")

@@ -10,6 +10,8 @@ from tools.website.contents import ROOT
 from tools.website.documents import FENCE, slug
 
 SOURCE = "docs/deviations.md"
+# What narrow pages, where cells stand below each other, write before them.
+COLUMNS = ("", ' data-of="tangrad"', ' data-of="PyTorch"', ' data-of="why"')
 WRITTEN = re.compile(r"`([A-Za-z_][\w.]*)")
 
 
@@ -117,7 +119,9 @@ def page() -> list[str]:
         cells = (
             f'<td colspan="4">{render(texts[0])}</td>'
             if alone
-            else "".join(f"<td>{render(text)}</td>" for text in texts)
+            else "".join(
+                f"<td{of}>{render(text)}</td>" for of, text in zip(COLUMNS, texts, strict=True)
+            )
         )
         lines.append(f'<tr id="{d.anchor}"><td>{link}</td>{cells}</tr>')
     return [*lines, "</tbody></table></div>", '<script src="_static/filter.js"></script>', ""]

@@ -152,6 +152,8 @@ def _differences(found: list[deviations.Deviation] | None) -> list[str]:
         for d in found
     ]
     lines = md.table(("subject", "what", "tangrad", "PyTorch", "why"), rows)
+    if not any(any(row[2:]) for row in rows):  # nothing but texts
+        lines = md.table(("subject", "what"), [row[:2] for row in rows])
     return ["## Differs from PyTorch", "", *(DOCUMENT.sub(r"](../\1", line) for line in lines)]
 
 
