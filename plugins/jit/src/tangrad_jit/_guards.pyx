@@ -127,16 +127,18 @@ cdef class Geometry:
     cdef void* seen                 # where the tensor lay that was compared last
     cdef int64_t sizes[128]
     cdef readonly bint requires_grad
-    cdef bint lazy, may_be_lazy, is_complex, given, leaf, graded, retained, watched
+    cdef bint lazy, may_be_lazy, is_complex, given, leaf, graded, retained, watched, inferred
     cdef dict names
     cdef PyGetSetDef* flag
     cdef PyGetSetDef* leafness
     cdef PyCFunction is_neg
+    cdef PyCFunction is_inference
 
     def __init__(self, tensor, bint given=False):
         cdef int d
         self.flag, self.is_neg = getter_of(type(tensor), "requires_grad"), caller_of(type(tensor), "is_neg")
         self.leafness, self.is_complex = getter_of(type(tensor), "is_leaf"), tensor.is_complex()
+        self.is_inference, self.inferred = caller_of(type(tensor), "is_inference"), tensor.is_inference()
         self.layout, self.lazy = tensor.layout, tensor.is_conj() or tensor.is_neg()
         # A tensor that is held becomes a view of complex memory only with such strides.
         self.may_be_lazy = given or self.is_complex or not tensor.is_contiguous()
@@ -176,6 +178,8 @@ cdef class Geometry:
                 return False
         if not self.given:
             return True
+        if self.is_inferred(t) != self.inferred:  # of a tensor that is held it never changes
+            return False
         if self.asks_gradient() and is_graded(t) != self.graded:
             return False
         return have_attributes(t, self.names)
@@ -187,6 +191,9 @@ cdef class Geometry:
         if <bint>(self.is_neg(t, NULL) if self.is_neg != NULL else t.is_neg()):
             return True
         return self.is_complex and <bint>t.is_conj()
+
+    cdef bint is_inferred(self, object t):
+        return <bint>(self.is_inference(t, NULL) if self.is_inference != NULL else t.is_inference())
 
     def holds(self, tensor):
         """Return whether a tensor is of this geometry, dtype, device, layout, class and requires_grad."""
@@ -201,7 +208,7 @@ cdef class Geometry:
         """Return whether two are equal but for sizes and strides."""
         return self.dtype == other.dtype and self.ndim == other.ndim and self.kind is other.kind \
             and self.device == other.device and self.requires_grad == other.requires_grad \
-            and self.layout is other.layout and self.lazy == other.lazy \
+            and self.layout is other.layout and self.lazy == other.lazy and self.inferred == other.inferred \
             and self.leaf == other.leaf and self.retained == other.retained and self.names == other.names \
             and (self.graded == other.graded or not self.asks_gradient())
 
@@ -222,6 +229,8 @@ cdef class Geometry:
             return "its class, device or layout is another"
         if self.lazy != other.lazy:
             return "it is lazily conjugated or negated, or was"
+        if self.inferred != other.inferred:
+            return "it was made in inference mode, or was not"
         if self.leaf != other.leaf or self.retained != other.retained \
                 or self.graded != other.graded and self.asks_gradient():
             return "it is a leaf or has a gradient, and was or had not, or the other way round"
@@ -244,6 +253,8 @@ cdef class Geometry:
             return f"requires_grad is {t.requires_grad}, it was {bool(self.requires_grad)}"
         if <bint>(t.is_neg() or t.is_conj()) != self.lazy:
             return "it is lazily conjugated or negated, or was"
+        if self.is_inferred(t) != self.inferred:
+            return "it was made in inference mode, or was not"
         if self.given and not have_attributes(t, self.names):
             return "its attributes are others"
         return "its strides, its layout or its device are others, or whether it is a leaf or has a gradient"
@@ -689,7 +700,7 @@ cdef class GradientGuard(Guard):
         grad = self.tensor.grad
         if grad is None or self.geometry is None:
             return grad is None and self.geometry is None
-        return self.geometry.fits(grad)
+        return self.geometry.fits(grad) and self.geometry.is_inferred(grad) == self.geometry.inferred
 
     def why(self):
         if self.tensor.grad is None or self.geometry is None:

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import tangrad
 
-__all__ = ["Arena"]
+__all__ = ["Arena", "plain_tensors"]
+
+
+@contextmanager
+def plain_tensors() -> Iterator[None]:
+    """Make tensors in the body that serve runs in every mode and under every default device.
+
+    Some call has a plan built, or its memory moved, and other calls run it.
+    """
+    with tangrad.inference_mode(False), tangrad.device("cpu"):
+        yield
 
 
 class Tenant(Protocol):
@@ -55,6 +67,7 @@ class Arena:
         for plan in plans:
             plan.leave_arena()
         self.memory, self.nbytes = None, max(nbytes, 1)
-        self.memory = tangrad.empty(self.nbytes, dtype=tangrad.uint8)
-        for plan in plans:
-            plan.enter_arena()
+        with plain_tensors():
+            self.memory = tangrad.empty(self.nbytes, dtype=tangrad.uint8)
+            for plan in plans:
+                plan.enter_arena()

@@ -19,7 +19,7 @@ from tangrad_jit.passes import branches
 from tangrad_jit.passes.branches import ParallelRegion, Step
 from tangrad_jit.passes.in_place_reuse import WRITE_INTO_FIRST
 from tangrad_jit.passes.work import work_of, work_of_loops
-from tangrad_jit.run.arena import Arena
+from tangrad_jit.run.arena import Arena, plain_tensors
 from tangrad_jit.run.interpreter import interpret, run_node
 from tangrad_jit.run.lowering import Lowered, lower
 from tangrad_jit.run.placement import Lives, chosen
@@ -306,9 +306,10 @@ class Plan:
                 order.append(register)
         program = Program(len(self._register), len(self.graph.inputs), order)
         self.program = program
-        self._like = tangrad.empty(0)
         self._records = bool(self._copied)  # whether a step would be recorded by autograd
-        self.enter_arena()
+        with plain_tensors():
+            self._like = tangrad.empty(0)
+            self.enter_arena()
         for given in self._copied:
             register = self._register[given.value]
             program.add_python("", lambda r, k=register: _copy_register(r, k))
@@ -510,7 +511,7 @@ class Plan:
             return root
         type = value.type
         start = root.storage_offset() * root.element_size() + at + value.offset
-        whole = tangrad.empty(0, dtype=getattr(tangrad, type.dtype))
+        whole = tangrad.empty(0, dtype=getattr(tangrad, type.dtype), device=root.device)
         size = ITEMSIZE[type.dtype]
         return whole.set_(root.untyped_storage(), start // size, type.shape, type.stride)
 
