@@ -71,6 +71,8 @@ _FIXED = (
     tangrad.memory_format,
     tangrad.Generator,
 )
+# Modules of the interpreter's, which nobody changes.
+_STANDARD = sys.stdlib_module_names - {"__main__"}
 # What their objects say is not what programs compute with; those of `_abc` are caches.
 _HARMLESS = ("typing", "pathlib", "abc", "_abc")
 # Registries of the hooks that all modules' calls have.
@@ -278,7 +280,7 @@ class GuardedState:
                 yield holder[word], f"{path}.{word}"
 
     def _class(self, held: type, path: str) -> Iterable[tuple[Any, str]]:
-        if _of_library(held) or held.__module__ in sys.stdlib_module_names - {"__main__"}:
+        if _of_library(held) or held.__module__ in _STANDARD:
             return ()
         self.guards.append(ClassGuard(path, held))
         found: list[tuple[Any, str]] = []
@@ -362,11 +364,7 @@ def _of_library(kind: Any) -> bool:
 def _is_trusted_holder(holder: dict[str, Any]) -> bool:
     name = holder.get("__name__") or ""
     top = name.partition(".")[0]
-    return (
-        top == "tangrad"
-        or top.startswith("tangrad_")
-        or top in sys.stdlib_module_names - {"__main__"}
-    )
+    return top == "tangrad" or top.startswith("tangrad_") or top in _STANDARD
 
 
 def _is_empty(cell: Any) -> bool:

@@ -289,6 +289,8 @@ class _Session:
                     source.put(number if mine else plain_in(now))
         if not recording.numbers and not (self.sizes is not None and self.sizes.handed):
             return
+        if Guards(self.before.guards).failed() is None:
+            return  # the run has put nothing anywhere, so nothing that stands for a number
         after = survey(self.function, self.args, self.kwargs, None)
         for held in {**self.before._seen, **after._seen}.values():
             if type(held) not in (dict, list):

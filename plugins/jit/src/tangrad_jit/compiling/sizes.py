@@ -38,14 +38,19 @@ def mark(tensor: Any, index: Any, dynamic: bool) -> None:
                 f"{tuple(tensor.shape)} has no dimension {dim}"
             )
         for kind, name in _MARKS.items():
-            held = set(getattr(tensor, name, ()))
+            held = set(_marked(tensor, kind))
             (held.add if kind is dynamic else held.discard)(dim % tensor.ndim)
             setattr(tensor, name, held)
 
 
+def _marked(tensor: Any, dynamic: bool) -> Any:
+    # `getattr` would ask every package for a method of that name where there is no mark.
+    return vars(tensor).get(_MARKS[dynamic], ())
+
+
 def is_static(tensor: Any, dim: int) -> bool:
     """Return whether a dimension of a tensor is marked as such whose size does not differ."""
-    return dim in getattr(tensor, _MARKS[False], ())
+    return dim in _marked(tensor, False)
 
 
 def size_changes(old: Pattern, new: Pattern) -> set[Dimension] | None:
@@ -97,8 +102,7 @@ class Sizes:
     def _is_free(self, path: str, dim: int, tensor: Any) -> bool:
         if self.dynamic is False or is_static(tensor, dim):
             return False
-        marked = dim in getattr(tensor, _MARKS[True], ())
-        return bool(self.dynamic or marked or (path, dim) in self._seen)
+        return bool(self.dynamic or dim in _marked(tensor, True) or (path, dim) in self._seen)
 
     def are_symbolic(self, changes: list[set[Dimension]]) -> bool:
         """Return whether what a call reads of sizes is to be symbolic.

@@ -13,7 +13,8 @@ class _BufferType(type):
     """Let `isinstance(t, Buffer)` be true of every tensor made by `Buffer(...)`."""
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, tangrad.Tensor) and getattr(instance, "_is_buffer", False)
+        # Of a tensor that has no such attribute `getattr` asks every package for a method.
+        return isinstance(instance, tangrad.Tensor) and vars(instance).get("_is_buffer", False)
 
 
 class Buffer(metaclass=_BufferType):
