@@ -42,6 +42,26 @@ def graded(tensor):
     return tensor
 
 
+def inferred(make):
+    """What is made in inference mode, of which outside of it neither writes nor records are."""
+    with T.inference_mode():
+        return make()
+
+
+class default_dtype:
+    """New tensors are of a dtype."""
+
+    def __init__(self, dtype):
+        self.dtype = dtype
+
+    def __enter__(self):
+        self.before = T.get_default_dtype()
+        T.set_default_dtype(self.dtype)
+
+    def __exit__(self, *error):
+        T.set_default_dtype(self.before)
+
+
 class SquareOf(T.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -117,7 +137,7 @@ class Writer:
         lines: of the function's body. tensors, numbers: the names that it may use.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int | str) -> None:
         self.dice = random.Random(seed)
         self.shape = self.dice.choice(SHAPES)
         self.float = self.dice.choice(FLOATS)
@@ -506,7 +526,7 @@ class Writer:
         elif kind == "alias":
             self.alias(place, call)
         elif kind == "mode":
-            call["mode"] = dice.choice(("no_grad", "no_grad", "inference_mode", "enable_grad"))
+            call["mode"] = dice.choice(MODES)
         elif kind == "thread":
             call["thread"] = True
         elif kind == "names":
@@ -514,6 +534,8 @@ class Writer:
         elif kind == "nesting":
             one = self.tensor_text(self.shape, self.float, start)
             call["many"] = dice.choice((f"[{one}, {one}]", f"({one},)", f"[{one}, 0.5]", f"{one}"))
+        elif kind == "inferred":
+            call[place] = f"inferred(lambda: {call[place]})"
         elif kind == "graded" and place != "many":
             call[place] = f"graded({call[place]})"
         elif kind == "history":
@@ -602,6 +624,10 @@ class Writer:
                 "S.held.requires_grad_(not S.held.requires_grad)",
                 "S.net.bias.register_hook(lambda grad: grad * 2) if S.net.bias.requires_grad else 0",
                 "T.manual_seed(3)",
+                f"S.held = inferred(lambda: t({shape}, FLOAT, 0.7))",
+                "S.net.running = inferred(lambda: S.net.running * 2)",
+                f"S.net.weight.grad = inferred(lambda: t({shape}, FLOAT, 0.1))",
+                "S.row = inferred(lambda: S.held[..., :1])",
                 f"S.rate, S.count = {self.dice.choice(NUMBERS['odd'])}, 2",
                 f"S.count = {self.dice.choice(NUMBERS['odd'])}",
             )
@@ -618,10 +644,14 @@ STATE_NUMBERS = (
 CHANGES = (
     *("number", "number", "number", "shape", "sizes", "sizes", "dtype", "layout", "grad"),
     *("alias", "alias", "alias", "mode", "mode", "thread", "names", "nesting", "outside"),
-    *("outside", "outside", "history", "history", "graded"),
+    *("outside", "outside", "history", "history", "graded", "inferred"),
+)
+MODES = (
+    *("T.no_grad()", "T.no_grad()", "T.inference_mode()", "T.inference_mode()", "T.enable_grad()"),
+    *("T.device('meta')", "default_dtype(T.float64)", "T.autocast('cpu', dtype=T.bfloat16)"),
 )
 
 
-def program_text(seed: int) -> str:
-    """Return the text of a seed's program."""
-    return Writer(seed).text()
+def program_text(seed: int, attempt: int = 0) -> str:
+    """Return the text of a seed's program, or of another one where that says too little."""
+    return Writer(f"{seed}, again {attempt}" if attempt else seed).text()

@@ -11,7 +11,7 @@ import random_callers
 
 FULL = os.environ.get("TANGRAD_TESTS") == "full"
 COUNT = 2000 if FULL else 200
-AT_ONCE = 100 if FULL else 20
+AT_ONCE = 100 if FULL else 50
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, AT_ONCE))
