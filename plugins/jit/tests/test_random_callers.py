@@ -9,6 +9,8 @@ import caller_programs
 import pytest
 import random_callers
 
+import tangrad
+
 FULL = os.environ.get("TANGRAD_TESTS") == "full"
 COUNT = 2000 if FULL else 200
 AT_ONCE = 100 if FULL else 50
@@ -57,3 +59,30 @@ def test_a_process_that_dies_is_told_with_its_seed_and_the_others_run(monkeypatc
 def test_a_result_that_differs_is_told(monkeypatch):
     monkeypatch.setattr(random_callers._Compiler, "wrap", lambda self, f: lambda *a, **k: -7)
     assert random_callers.compared(3, "default").startswith("outcome 0:")
+
+
+def test_a_program_whose_first_call_raises_is_written_anew_but_for_every_tenth():
+    def begins(seed):
+        return isinstance(random_callers._eager(seed)[1][0], dict)
+
+    kept = [seed for seed in range(10, 200, 10) if not begins(seed)]
+    assert kept
+    assert all(begins(seed) for seed in range(1, 30) if seed % 10)
+
+
+def test_values_are_compared_to_the_bit_but_that_all_nan_are_one():
+    values = random_callers._Values
+    half = tangrad.tensor([1.5, float("nan")], dtype=tangrad.bfloat16)
+    assert values(half) == values(half.clone())
+    assert values(tangrad.tensor(float("nan"))) == values(-tangrad.tensor(float("nan")))
+    assert values(tangrad.zeros(2)) != values(-tangrad.zeros(2))
+    assert values(tangrad.ones(2, 2).t()) == values(tangrad.ones(2, 2))
+    assert values(tangrad.ones(2, device="meta")) == values(tangrad.ones(2, device="meta"))
+    assert repr(values(half)) == "[1.5, nan]"
+
+
+def test_a_graph_in_every_call_stands_for_the_default_form_too():
+    told, found = random_callers.run(1, 9)
+    assert not found
+    assert 0 < told["default: as fullgraph"] == told["fullgraph: by graphs alone"]
+    assert random_callers.run(10, 1)[0]["default: as fullgraph"] == 0
