@@ -514,6 +514,8 @@ def run(first: int, count: int, tell: Callable[[str], Any] = str) -> tuple[Count
             if parts is None:
                 continue  # a program may print
             word, seed, form, said = parts.groups()
+            if form == "fullgraph" and int(seed) > first and not (int(seed) - first) % 500:
+                print(f"# {int(seed) - first} programs", file=sys.stderr, flush=True)
             outcome = eval(said)
             kind = "different" if outcome not in FINE else outcome
             told[f"{form}: {'died' if word == 'died' else kind}"] += 1
