@@ -44,3 +44,13 @@ def test_bernoulli_numbers_fit_every_dtype():
         out = tangrad.zeros(3, dtype=dtype)
         assert tangrad.bernoulli(ones, out=out) is out
         assert out.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["meta", "reference"])
+def test_a_generator_s_state_is_on_the_host_whatever_the_default_device(name):
+    with tangrad.device(name):
+        state = tangrad.get_rng_state()
+        assert state.device.type == tangrad.Generator().get_state().device.type == "cpu"
+        first = tangrad.rand(3, device="cpu").tolist()
+        tangrad.set_rng_state(state)
+        assert tangrad.rand(3, device="cpu").tolist() == first

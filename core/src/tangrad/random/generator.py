@@ -58,7 +58,7 @@ def _as_tensor(state: bytes) -> Any:
     from tangrad.tensor.construct import tensor
     from tangrad.tensor.exchange import dtype_named
 
-    return tensor(list(state), dtype=dtype_named("uint8"))
+    return tensor(list(state), dtype=dtype_named("uint8"), device="cpu")
 
 
 def _as_bytes(state: Any, size: int) -> bytes:
