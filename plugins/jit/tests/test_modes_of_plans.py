@@ -148,3 +148,11 @@ def test_a_default_device_is_none_of_the_plan_s_memory(name):
             with tangrad.device(name):
                 assert fast(x, 0.5).tolist() == wanted
         assert fast(x, 0.5).tolist() == wanted
+
+
+def test_calls_are_checked_under_a_default_device():
+    fast = tangrad.compile(lambda x: x.sin() + 1, options={"measure": False, "check": 1.0})
+    for _ in range(4):
+        with tangrad.device("meta"):
+            assert fast(tangrad.zeros(3, device="cpu")).tolist() == [1.0] * 3
+    assert fast.compiled.executables

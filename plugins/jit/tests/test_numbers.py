@@ -361,3 +361,31 @@ def test_numbers_of_tensors_that_the_program_holds_are_guarded():
     assert found == [4, 5, -1, -1, -1, -1]
     assert recordings(fast) == 2
     assert "numbers in tensors" in str(fast.compiled.events)
+
+
+@pytest.mark.parametrize("odd", [2 + 0j, "two", None, [2.0], tangrad.ones(3)])
+def test_a_number_that_becomes_something_else_is_told_by_its_guard(odd):
+    class Held:
+        rate = 0.5
+
+    held = Held()
+    held.rate = 0.5
+
+    def f(x):
+        with tangrad.no_grad():
+            return x.add_(held.rate)
+
+    fast = tangrad.compile(f, options={"measure": False})
+    for rate in (0.25, 0.75, 1.5, 2.5):
+        held.rate = rate
+        assert fast(tangrad.zeros(3)).tolist() == [rate] * 3
+    held.rate = odd
+    (executable, *_) = fast.compiled.executables
+    assert "rate" in executable.why_not((tangrad.zeros(3),), {})
+    outcomes = []
+    for function in (fast, f):
+        try:
+            outcomes.append(function(tangrad.zeros(3)).tolist())
+        except Exception as error:
+            outcomes.append((type(error), str(error)))
+    assert outcomes[0] == outcomes[1]

@@ -238,12 +238,12 @@ class Executable(Serving):
             return _difference(self.pattern, Pattern(args, kwargs))
         if self.state != state_of_thread():
             return "grad mode, inference mode, or what new tensors are by default, is another"
-        numbers = self.numbers.why_not(args, kwargs)
-        if numbers is not None:
-            return numbers
         failed = self.guards.failed()
         if failed is not None:
             return failed.why()
+        numbers = self.numbers.why_not(args, kwargs)  # which are numbers, say the guards
+        if numbers is not None:
+            return numbers
         return "arguments share memory otherwise, or are other objects of the program"
 
     def may_run_again(self) -> bool:
