@@ -33,7 +33,7 @@ class ProfitabilityCheck:
 
     Attributes:
         open: whether calls are still timed.
-        times: the least seconds of a call ours, and as it is; None: not compared yet.
+        times: the least seconds of a call ours, and as it is; None: not decided yet.
         lost: whether our way is slower.
     """
 
@@ -45,6 +45,11 @@ class ProfitabilityCheck:
         self._least = [float("inf"), float("inf")]
         self._turn = self._rounds = 0
         self._length = 2  # of a round: a call ours, one as it is, and others as it is, untimed
+
+    @property
+    def times_so_far(self) -> tuple[float, float] | None:
+        """The least seconds of a call ours, and as it is; None: too few calls to compare them."""
+        return (self._least[0], self._least[1]) if self._rounds >= _FIRST else None
 
     def run(self, ours: Callable[[], Any], as_it_is: Callable[[], Any]) -> Any:
         """Run a call by the way whose turn it is; one that raises is not counted."""

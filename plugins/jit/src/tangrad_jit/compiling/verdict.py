@@ -60,6 +60,10 @@ def verdict_of(compiled: Any) -> list[str]:
     timed = [e.measured for e in compiled.executables if e.measured]
     if timed:
         return [f"verdict: a graph, {_told(*timed[0])}"]
+    trials = [e.trial.profit for e in compiled.executables if e.trial and e.trial.profit]
+    so_far = [check.times_so_far for check in trials if check.times_so_far]
+    if so_far:
+        return [f"verdict: a graph that is still timed, so far {_told(*so_far[0])}"]
     if compiled.executables:
         return ["verdict: a graph, not timed: what compile() returns is timed in its first calls"]
     return ["verdict: no graph yet: " + (compiled.events[-1] if compiled.events else "not called")]
