@@ -6,6 +6,7 @@ import pytest
 
 import tangrad
 from tangrad.nn import functional as F
+from tangrad.plugin import find_op
 
 
 def test_equal_keys_average_the_values() -> None:
@@ -47,3 +48,19 @@ def test_mask_and_causality_exclude_each_other() -> None:
     ones = tangrad.ones(2, 2)
     with pytest.raises(RuntimeError, match="should not be set when is_causal"):
         F.scaled_dot_product_attention(ones, ones, ones, ones, is_causal=True)
+
+
+def test_backward_finds_its_way_from_a_step_with_seven_inputs() -> None:
+    def numbers(*shape: int) -> tangrad.Tensor:
+        return tangrad.ones(shape, requires_grad=True)
+
+    given = [numbers(3, 2), numbers(3, 4), numbers(2, 4), numbers(2, 2), None, numbers(3, 2)]
+    pair = numbers(2, 3)
+    sums = pair.unbind()[0]  # the first of several results, as all others are
+    made = find_op("_attention_backward")(*given, sums, False, 0.5)
+    step = made[0].grad_fn
+    assert [number for _, number in step.next_functions] == [0] * 7
+    assert step.next_functions[6][0] is sums.grad_fn
+    sum(t.sum() for t in made).backward()
+    assert pair.grad is not None
+    assert pair.grad[1].tolist() == [0.0] * 3

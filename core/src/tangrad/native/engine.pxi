@@ -352,8 +352,7 @@ cdef int run_node(Run run, Node node) except -1:
             if node.rule.passes_through and node.list_length < 0 and not anomaly_mode:
                 for i in range(PyTuple_GET_SIZE(node.next_)):
                     if <PyObject*>PyTuple_GET_ITEM(node.next_, i) != Py_None_ptr:
-                        give(run, <Node>PyTuple_GET_ITEM(node.next_, i), node.nr_small[i] if node.nr_large is None
-                             else node.nr_large[i], g)
+                        give(run, <Node>PyTuple_GET_ITEM(node.next_, i), node.nr(i), g)
                 if not run.keep_graph:
                     release(node)
                 return 0

@@ -185,7 +185,9 @@ cdef class Node:
         return tuple((n, self.nr(i) if n is not None else 0) for i, n in enumerate(self.next_ or ()))
 
     cdef int nr(self, int i):
-        return self.nr_large[i] if self.nr_large is not None else self.nr_small[i]
+        if self.nr_large is not None:
+            return self.nr_large[i]
+        return self.nr_small[i] if i < 6 else 0  # of further edges all are 0
 
     @property
     def metadata(self):
