@@ -489,7 +489,8 @@ class Writer:
         call["b"] = self.tensor_text(self.shape, self.float, start=0.8, grad=dice.random() < 0.15)
         call["x"] = self.tensor_text(self.shape, self.float, start=0.6)
         call["many"] = "[" + self.tensor_text(self.shape, self.float, start=1.9) + "]"
-        call.update(pair=pair, extra="", mode="", thread=False, backward=dice.random() < 0.5)
+        backward = dice.choice((False, False, False, True, True, "of one"))
+        call.update(pair=pair, extra="", mode="", thread=False, backward=backward)
         call.update(by_name=False, order="abxm")
         if dice.random() < 0.15:
             self.change(call)

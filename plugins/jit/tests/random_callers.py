@@ -92,7 +92,7 @@ def play(text: str, wrap: Callable[[Any], Any], seed: int) -> Iterator[Any]:
             return
         yield held.outcome(result)
         if call["backward"]:
-            yield held.backward(result)
+            yield held.backward(result, call["backward"] == "of one")
 
 
 @lru_cache(maxsize=4)
@@ -182,11 +182,11 @@ class _Held:
         )
         return told
 
-    def backward(self, result: Any) -> dict[str, Any]:
-        """Return the gradients that a caller asks of the results, and drop them."""
+    def backward(self, result: Any, of_one: bool = False) -> dict[str, Any]:
+        """Return the gradients that a caller asks of the results, or of the last, and drop them."""
         import tangrad as T
 
-        found = [t for _, t in _named(result, "result") if t.requires_grad]
+        found = [t for _, t in _named(result, "result") if t.requires_grad][-1 if of_one else 0 :]
         leaves = [(name, t) for name, t in self.tensors if t.is_leaf and t.requires_grad]
         if not found:
             return {}

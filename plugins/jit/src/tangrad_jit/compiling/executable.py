@@ -27,6 +27,7 @@ from tangrad_jit.compiling.thread_state import state_of_thread
 from tangrad_jit.graph.ir import Graph, Value
 from tangrad_jit.graph.types import ITEMSIZE, TensorType
 from tangrad_jit.passes.pipeline import optimize
+from tangrad_jit.run.interpreter import interpret
 from tangrad_jit.run.plan import Arena, Plan
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Executable(Serving):
         self.plans: list[Plan] = []
         self.measured: tuple[float, float] | None = None
         parts = part(recording)
-        self.recording = recording
+        self.recording, self._settings = recording, settings
         self._kept = parts.kept
         self.numbers = DynamicScalars(recording)
         if prepare is None:
@@ -98,7 +99,8 @@ class Executable(Serving):
         self.backward = None
         if parts.backward is not None:
             self.backward, self._run_backward = self._prepare(parts.backward, settings, prepare, 1)
-        self.recorded = parts.forward
+        self.recorded, self._whole_backward = parts.forward, parts.backward
+        self._partial: dict[tuple[bool, ...], tuple[Callable[..., Any], list[bool]]] = {}
         self._bind_inputs(parts.forward)
         self._bind_result(recording, parts.forward)
         self.trial = None
@@ -308,11 +310,45 @@ class Executable(Serving):
             for grad, t in zip(grads, self._tangents, strict=True)
         ]
 
-    def differentiate(self, saved: list[Any], grads: list[Any]) -> list[Any]:
-        """Return the gradients of the sources."""
+    def differentiate(
+        self, saved: list[Any], grads: list[Any], present: tuple[bool, ...]
+    ) -> list[Any]:
+        """Return the gradients of the sources, given those of the results that are present."""
         seeds = [_conform(g, t) for g, t in zip(grads, self._tangents, strict=True)]
-        made = iter(self._run_backward([*saved, *seeds]))
-        return [next(made) if there else None for there in self._derivative_places]
+        run, places = self._run_backward, self._derivative_places
+        if not all(present):
+            run, places = self._backward_of(present)
+        made = iter(run([*saved, *seeds]))
+        return [next(made) if there else None for there in places]
+
+    def _backward_of(self, present: tuple[bool, ...]) -> tuple[Callable[..., Any], list[bool]]:
+        """Return what runs backward for some of the results, and whose gradients it gives."""
+        known = self._partial.get(present)
+        if known is None:
+            known = self._partial[present] = self._new_backward(present)
+        return known
+
+    def _new_backward(self, present: tuple[bool, ...]) -> tuple[Callable[..., Any], list[bool]]:
+        from tangrad_jit.compiling.partial import backward_of
+
+        assert self._whole_backward is not None
+        if self.recording.only_once:  # a Function's backward need not be linear
+            reaching = self.recording.reaching
+            wanted = [any(a and b for a, b in zip(r, present, strict=True)) for r in reaching]
+            there = [a and b for a, b in zip(self._derivative_places, wanted, strict=True)]
+            kept = [k for k, one in enumerate(there) if one]
+            before = [sum(self._derivative_places[:k]) for k in kept]
+            return lambda inputs: _taken(self._run_backward(inputs), before), there
+        graph, outputs = backward_of(self._whole_backward, present, tangrad.device)
+        owners = [k for k, there in enumerate(self._derivative_places) if there]
+        given = {owners[k] for k in outputs}
+        there = [k in given for k in range(len(self._derivative_places))]
+        if self._settings.backend is not None:
+            return lambda inputs: interpret(graph, inputs), there
+        made, groups, _ = optimize(graph.copy(), fast=self._settings.fast)
+        beside = [entry.tensor for entry in made.inputs[len(graph.inputs) :]]
+        plan = Plan(made, groups, self.arena)
+        return lambda inputs: plan.run([*inputs, *beside]), there
 
 
 def _by_passes(parts: Parts, settings: Any) -> Callable[[int], Prepared]:
@@ -324,6 +360,10 @@ def _by_passes(parts: Parts, settings: Any) -> Callable[[int], Prepared]:
         return Prepared(graph, groups, notes, folded)
 
     return prepare
+
+
+def _taken(items: list[Any], places: list[int]) -> list[Any]:
+    return [items[k] for k in places]
 
 
 class _Recorded(tangrad.autograd.Function):
@@ -349,16 +389,18 @@ class _Recorded(tangrad.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         executable = ctx.executable
-        seeds = executable.seeds([grads[k] for k in sorted(executable._differentiable)])
+        given = [grads[k] for k in sorted(executable._differentiable)]
+        present = tuple(grad is not None for grad in given)
+        seeds = executable.seeds(given)
         if tangrad.is_grad_enabled():
             inputs = [i() if isinstance(i, weakref.ref) else i for i in ctx.inputs]
-            made = executable._second.gradients(inputs, ctx.versions, seeds)
+            made = executable._second.gradients(inputs, ctx.versions, given)
             return (None, None, *made)
         # A loss that is kept after its backward must not keep what it was computed from.
         ctx.inputs = [weakref.ref(i) if isinstance(i, tangrad.Tensor) else i for i in ctx.inputs]
         tensors = iter(ctx.saved_tensors)
         saved = [next(tensors) if item is None else item for item in ctx.numbers]
-        return (None, None, *executable.differentiate(saved, seeds))
+        return (None, None, *executable.differentiate(saved, seeds, present))
 
 
 def _refuse(grad: Any) -> Any:

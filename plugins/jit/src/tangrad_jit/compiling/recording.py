@@ -38,6 +38,7 @@ from tangrad_jit.compiling.spent import (
     functions_behind,
     gradients_up_to,
     is_used_up,
+    reached,
     refusal_beside,
     tells_of_second_time,
 )
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Recording", "record", "tensors_among"]
 
 _PLAIN = (int, float, bool, complex, str, bytes, type(None))
+_BY_NOTHING = "the results cannot be differentiated by anything that the graph is given"
 
 
 class Recording:
@@ -66,6 +68,7 @@ class Recording:
         spent: places of results whose history the run itself has used up.
         differentiable: places of results that can be differentiated.
         tangents, derivatives: inputs that are gradients of results; (input, place of its gradient).
+        reaching: per derivative of which results it is.
         graded: (place of an argument, tensor or place of the argument whose gradient it is).
         numbers: (source, input, number) of the numbers that the graph is given.
         asked: what the run asked of them, as `Numbers` has it.
@@ -90,6 +93,7 @@ class Recording:
         self.differentiable: list[int] = []
         self.tangents: list[Value] = []
         self.derivatives: list[tuple[Value, Any]] = []
+        self.reaching: list[tuple[bool, ...]] = []
         self.graded: list[tuple[int, Any]] = []
         self.numbers: list[tuple[Source, Value, Any]] = []
         self.asked: list[tuple[str, Any, Any, bool]] = []
@@ -468,9 +472,7 @@ class _Session:
                 sources.append(entry.value)
                 tensors.append(t)
         if not tensors:
-            raise CaptureError(
-                "the results cannot be differentiated by anything that the graph is given"
-            )
+            raise CaptureError(_BY_NOTHING)
         self._refuse_shared_sources()
         outs = [self.out_tensors[k] for k in places]
         with tangrad.no_grad():
@@ -515,7 +517,13 @@ class _Session:
                 )
         recording.forward_nodes = before
         recording.differentiable = places
-        for value, grad in zip(sources, grads, strict=True):
+        reaching = list(zip(*(reached([t], tensors) for t in outs), strict=True))
+        if not any(map(any, reaching)):
+            raise CaptureError(_BY_NOTHING)
+        for value, grad, by in zip(sources, grads, reaching, strict=True):
+            if not any(by):
+                continue
+            recording.reaching.append(by)
             place = None
             if grad is not None:
                 place = len(graph.outputs)

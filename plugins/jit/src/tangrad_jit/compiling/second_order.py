@@ -66,6 +66,9 @@ class SecondOrder:
     def gradients(self, inputs: list[Any], versions: list[int], seeds: list[Any]) -> list[Any]:
         """Return the gradients of the sources, None where there is none.
 
+        Args:
+            inputs, versions: of forward. seeds: gradients of the results, None where there is none.
+
         Raises:
             RuntimeError: forward has effects that must not happen twice, or an input was written
                 since.
@@ -99,10 +102,15 @@ class SecondOrder:
             run_node(node, env)
             for value in node.results:
                 self._follow_history(node, value, env)
-        outs = [env[self.graph.outputs[k]] for k in self.results]
+        asked = [
+            (env[self.graph.outputs[k]], seed)
+            for k, seed in zip(self.results, seeds, strict=True)
+            if seed is not None
+        ]
+        outs, grads = [out for out, _ in asked], [seed for _, seed in asked]
         aliases = [given[place] for place in self.sources]
         return list(
-            tangrad.autograd.grad(outs, aliases, seeds, create_graph=True, allow_unused=True)
+            tangrad.autograd.grad(outs, aliases, grads, create_graph=True, allow_unused=True)
         )
 
     def _follow_history(self, node: Node, value: Value, env: dict[Value, Any]) -> None:

@@ -358,6 +358,7 @@ def _check_alike(a: Recording, b: Recording) -> None:
         and a.differentiable == b.differentiable
         and len(a.tangents) == len(b.tangents)
         and [place for _, place in a.derivatives] == [place for _, place in b.derivatives]
+        and a.reaching == b.reaching
         and [(id(t), place) for t, place in a.gradients]
         == [(id(t), place) for t, place in b.gradients]
         and [s.key for s, _, _ in a.numbers] == [s.key for s, _, _ in b.numbers]

@@ -1,4 +1,4 @@
-"""What the histories of results tell: that the run has used them up, or whose backward is run."""
+"""What the histories of results tell: of what they are, whose backward is run, what is used up."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ __all__ = [
     "functions_behind",
     "gradients_up_to",
     "is_used_up",
+    "reached",
     "refusal_beside",
     "tells_of_second_time",
 ]
@@ -49,15 +50,38 @@ def functions_behind(results: list[Any], sources: list[Any]) -> list[Any]:
 
     They have the derivatives that their backward gives, not those of the ops that they run.
     """
-    ends = {tangrad.autograd.graph.get_gradient_edge(source) for source in sources}
+    nodes, _ = _between(results, sources)
+    return [node for node in nodes if isinstance(node, tangrad.autograd.function.FunctionCtx)]
+
+
+def reached(results: list[Any], sources: list[Any]) -> list[bool]:
+    """Return of each source whether a backward from the results comes to it.
+
+    One that is not reached gets no gradient, and nothing that it was computed from, not even zeros.
+    """
+    _, edges = _between(results, sources)
+    return [_edge_of(source) in edges for source in sources]
+
+
+def _between(results: list[Any], sources: list[Any]) -> tuple[set[Any], set[Any]]:
+    """Return the nodes between sources and results, and the edges that lead to sources."""
+    ends = set(map(_edge_of, sources))
+    found: set[Any] = set()
     pending = [result.grad_fn for result in results]
     known = set(pending)
     while pending:
-        edges = set(pending.pop().next_functions) - ends
-        following = {n for n, _ in edges if n is not None} - known
+        edges = set(pending.pop().next_functions)
+        found |= edges & ends
+        following = {n for n, _ in edges - ends if n is not None} - known
         known |= following
         pending.extend(following)
-    return [node for node in known if isinstance(node, tangrad.autograd.function.FunctionCtx)]
+    return known, found
+
+
+def _edge_of(source: Any) -> tuple[Any, int]:
+    """Return the edge to a source, as `next_functions` has it."""
+    edge = tangrad.autograd.graph.get_gradient_edge(source)
+    return edge.node, edge.output_nr
 
 
 def refusal_beside(result: Any, sources: list[Any]) -> RuntimeError | None:
@@ -65,8 +89,7 @@ def refusal_beside(result: Any, sources: list[Any]) -> RuntimeError | None:
 
     Derivatives by the sources do not go there; eager's backward does.
     """
-    edge = tangrad.autograd.graph.get_gradient_edge
-    leads = {edge(source).node: True for source in sources}
+    leads = {_edge_of(source)[0]: True for source in sources}
     pending = [(result.grad_fn, False)]
     while pending:
         node, is_ready = pending.pop()
