@@ -319,3 +319,14 @@ def test_a_module_of_the_library_is_saved_in_its_mode():
     dropout.eval()
     file = saved(tangrad, dropout)
     assert torch.jit.load(file)(torch.ones(100)).tolist() == [1.0] * 100
+
+
+def test_tensors_that_are_constants_stand_where_pytorch_looks_for_them():
+    constant = torch.arange(6.0).reshape(2, 3)
+    theirs = torch.jit.trace(lambda x: x + constant, torch.ones(3))
+    mine = tangrad.jit.load(saved(torch, theirs))
+    assert mine(tangrad.ones(3)).tolist() == (constant + 1).tolist()
+    again = saved(tangrad, mine)
+    for side in (tangrad, torch):
+        again.seek(0)
+        assert side.jit.load(again)(side.ones(3)).tolist() == (constant + 1).tolist()

@@ -163,10 +163,11 @@ class _Reader:
     # --- pickles
 
     def _unpickled(self, name: str) -> Any:
+        folder = name.removesuffix(".pkl")
         machine = SafeUnpickler(
             self._bytes(name),
             self._global,
-            self._storage,
+            lambda key: self._storage(folder, key),
             lambda function, args: isinstance(function, type) or callable(function),
             lambda target: isinstance(target, _Held),
             name,
@@ -203,25 +204,28 @@ class _Reader:
             )
         return found
 
-    def _storage(self, key: Any) -> Any:
+    def _storage(self, folder: str, key: Any) -> Any:
         tag, kind, name, _, count = key
         if tag != "storage" or not isinstance(kind, _Storage) or not isinstance(name, str):
             raise SerializationError("jit.load: the archive refers to something that is no storage")
-        found = self._storages.get(name)
+        path = f"{folder}/{name}"
+        if self._root + path not in self._sizes:
+            path = f"data/{name}"  # where we have written constants, too
+        found = self._storages.get(path)
         if found is None:
-            content = bytearray(self._bytes(f"data/{name}"))
+            content = bytearray(self._bytes(path))
             dtype = getattr(tangrad, kind.dtype)
             if self._swaps:
                 _swap(content, dtype)
             if len(content) < int(count) * dtype.itemsize:
-                raise SerializationError(f"jit.load: the storage {name} is shorter than it says")
+                raise SerializationError(f"jit.load: the storage {path} is shorter than it says")
             if content:
                 found = tangrad.frombuffer(content, dtype=dtype).clone()
             else:
                 found = tangrad.empty(0, dtype=dtype)
             if self._map is not None:
                 found = found.to(self._map)
-            self._storages[name] = found
+            self._storages[path] = found
         return found
 
     def _tensor(

@@ -138,9 +138,10 @@ class _Archive:
         self._libraries: dict[int, str] = {}
         self._by_text: dict[str, str] = {}
 
-    def pickler(self) -> ObjectPickler:
-        """Return a pickler that knows the archive's types."""
-        return ObjectPickler(self.printer.type, self._object, self.storages)
+    def pickler(self, storages: dict[int, Any] | None = None) -> ObjectPickler:
+        """Return a pickler that knows the archive's types, and adds to its storages or to others."""
+        held = self.storages if storages is None else storages
+        return ObjectPickler(self.printer.type, self._object, held)
 
     def put(self, name: str, text: str) -> None:
         """Add the code of something to the file of its module."""
@@ -400,7 +401,8 @@ def _head(module: Any, name: str) -> str:
 
 
 def _write(f: Any, made: _Archive, data: bytes, extra_files: dict[str, Any] | None) -> None:
-    constants = made.pickler()
+    held: dict[int, Any] = {}
+    constants = made.pickler(held)
     constants.open()
     for tensor in made.printer.constants:
         constants.tensor(tensor)
@@ -420,8 +422,9 @@ def _write(f: Any, made: _Archive, data: bytes, extra_files: dict[str, Any] | No
             put(f"extra/{name}", content)
         put("data.pkl", data)
         put("byteorder", "little")
-        for key, storage in made.storages.values():
-            put(f"data/{key}", _bytes_of(storage))
+        for folder, storages in (("data", made.storages), ("constants", held)):
+            for key, storage in storages.values():
+                put(f"{folder}/{key}", _bytes_of(storage))
         for path, marked in made.files.items():
             text, records = made.printer.recorder.split(marked)
             put(path, text)
