@@ -140,11 +140,11 @@ def test_a_program_runs_once_until_other_batches_are_asked_for():
     assert program.runs == 3
 
 
-@pytest.mark.parametrize("write", [saved_and_loaded, jit.freeze], ids=["saved", "frozen"])
-def test_what_is_saved_or_frozen_takes_other_batches(write):
+@pytest.mark.parametrize(("write", "runs"), [(saved_and_loaded, 1), (jit.freeze, 3)])
+def test_what_is_saved_or_frozen_takes_other_batches(write, runs):
     program = Counted().eval()
     other = write(jit.trace(program, tangrad.randn(2, 3), check_trace=False))
-    assert program.runs == 3
+    assert program.runs == runs
     assert other(tangrad.ones(4, 3)).tolist() == [[2.0] * 3] * 4
 
 
@@ -161,7 +161,7 @@ def test_other_batches_are_as_the_program_was_when_it_was_traced():
 def test_a_batch_looked_for_while_others_follow_the_thread_is_no_part_of_what_they_see():
     inner = jit.trace(lambda x: (x * 3).relu(), tangrad.randn(2, 3), check_trace=False)
     outer = jit.trace(lambda x: inner(x) + 1, tangrad.ones(4, 3), check_trace=False)
-    assert jit.export_opnames(outer) == ["add_plain", "mul", "relu"]
+    assert jit.export_opnames(outer) == ["aten::add", "aten::mul", "aten::relu"]
     assert outer(tangrad.ones(4, 3)).tolist() == [[4.0] * 3] * 4
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import tangrad
 from tangrad import jit, nn
+from tangrad_jit.tracing.archive_writing import write
 
 
 class Resized(nn.Module):
@@ -86,9 +87,18 @@ def test_what_has_looked_at_values_is_refused():
         traced(tangrad.ones(4, 5))
 
 
-def test_what_was_saved_has_no_program_to_record():
+def test_what_was_saved_follows_sizes():
     file = io.BytesIO()
-    jit.save(jit.trace(lambda x: x * 2, tangrad.ones(4, 3)), file)
+    program = jit.trace(lambda x: (x * 2).reshape(x.shape[1], x.size(0) * 1), tangrad.ones(4, 3))
+    jit.save(program, file)
+    file.seek(0)
+    assert jit.load(file)(tangrad.ones(4, 5)).equal(tangrad.full((5, 4), 2.0))
+
+
+def test_what_was_saved_in_the_form_of_before_has_no_program_to_record():
+    file = io.BytesIO()
+    traced = jit.trace(lambda x: x * 2, tangrad.ones(4, 3))
+    write(file, None, {"forward": traced._traced}, function="f")
     file.seek(0)
     with pytest.raises(RuntimeError, match="holds for the sizes of its example"):
         jit.load(file)(tangrad.ones(4, 5))

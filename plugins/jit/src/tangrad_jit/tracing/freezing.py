@@ -40,7 +40,8 @@ def _frozen_module(
     mod: Any, preserved_attrs: list[str] | None, numerics: bool, *, batches: bool
 ) -> Any:
     frozen_copy = getattr(mod, "frozen_copy", None)
-    if frozen_copy is not None:
+    has_graphs = isinstance(mod, TopLevelTracedModule) and mod.methods
+    if frozen_copy is not None and not has_graphs:
         return frozen_copy()
     if not isinstance(mod, TopLevelTracedModule):
         raise RuntimeError("Freezing expects a module that jit.trace has made as input")

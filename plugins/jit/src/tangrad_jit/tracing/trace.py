@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import tangrad
 from tangrad import nn
@@ -21,6 +21,7 @@ from tangrad_jit.tracing.batches import BatchGraph, LaterBatch, of_any_batch
 from tangrad_jit.tracing.other_sizes import OtherSizes
 from tangrad_jit.tracing.structure import Arguments, Structure
 from tangrad_jit.tracing.traced_module import ScriptFunction, TopLevelTracedModule, TracedGraph
+from tangrad_jit.tracing.watch import Watch
 
 __all__ = ["TracerWarning", "TracingCheckError", "is_tracing", "trace", "trace_module"]
 
@@ -103,10 +104,20 @@ def trace(
         return _trace_methods(
             owner, {"forward": (args, kwargs)}, check_trace, check_inputs, check_tolerance, strict
         )
-    traced = _trace_call(func, args, kwargs, None)
-    _check_result(traced.result.data, strict)
-    traced = _with_batches(traced, func, args, kwargs, None)
-    made = ScriptFunction(getattr(func, "__name__", "function"), traced)
+    from tangrad_jit.scripting.recording.objects import Program
+
+    program = Program(None)
+    name = getattr(func, "__name__", "function")
+    run = _trace_call(func, args, kwargs, None, program.method(func, name))
+    _check_result(run.result.data, strict)
+    traced = run.graph
+    made: Any
+    if traced is not None:
+        traced = _with_batches(traced, func, args, kwargs, None)
+    if traced is None or program.is_whole:
+        made = program.function(traced)
+    else:
+        made = ScriptFunction(name, traced)
     if check_trace:
         _check(func, made, traced, args, kwargs, None, check_inputs, check_tolerance)
     return made
@@ -165,13 +176,22 @@ def _trace_methods(
     tolerance: float,
     strict: bool,
 ) -> Any:
-    methods = {}
+    from tangrad_jit.scripting.recording.objects import Program
+
+    program = Program(module)
+    methods: dict[str, TracedGraph | None] = {}
     for name, (args, kwargs) in calls.items():
         call = module if name == "forward" else getattr(module, name)
-        traced = _trace_call(call, args, kwargs, module)
-        _check_result(traced.result.data, strict)
-        methods[name] = _with_batches(traced, call, args, kwargs, module)
-    made = TopLevelTracedModule(module, methods)
+        run = _trace_call(call, args, kwargs, module, program.method(call, name))
+        _check_result(run.result.data, strict)
+        graph = run.graph
+        methods[name] = graph and _with_batches(graph, call, args, kwargs, module)
+    graphs = {name: graph for name, graph in methods.items() if graph is not None}
+    made: Any
+    if program.is_whole or graphs != methods:
+        made = program.module(graphs)
+    else:
+        made = TopLevelTracedModule(module, graphs)
     if check:
         for name, (args, kwargs) in calls.items():
             call = module if name == "forward" else getattr(module, name)
@@ -206,10 +226,30 @@ def _check_result(data: Any, strict: bool) -> None:
         _check_result(inner, strict)
 
 
+class _Run(NamedTuple):
+    """A call that has been traced: the structure of its result, and its graph.
+
+    There is no graph where scripts are called: their branches are in the program alone.
+    """
+
+    result: Structure
+    graph: TracedGraph | None
+
+
 def _trace_call(
-    call: Callable[..., Any], args: Any, kwargs: Any, module: nn.Module | None
-) -> TracedGraph:
-    """Run a call and return its graph."""
+    call: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    module: nn.Module | None,
+    method: Any = None,
+) -> _Run:
+    """Run a call and return its graph.
+
+    Args:
+        call: what is traced. args, kwargs: what it is called with.
+        module: the module whose tensors it may use, or None.
+        method: records the call as a program; or None, and scripts that it calls are followed.
+    """
     known: dict[Any, tuple[str, str, Any]] = {}
     if module is not None:
         for name, t in [*module.named_parameters(), *module.named_buffers()]:
@@ -239,10 +279,15 @@ def _trace_call(
     for k, tensor in enumerate(order):
         recorder.argument(tensor, f"argument {k}")
     _tracing.depth = getattr(_tracing, "depth", 0) + 1
+    watch = Watch(recorder)
     try:
-        with _functions_told(), traced_calls(recorder):
-            result = call(*args, **kwargs)
-        recorder.finish()
+        with _functions_told(), traced_calls(watch):
+            if method is None:
+                result = call(*args, **kwargs)
+            else:
+                result = method.run(watch, args, kwargs)
+        if not watch.is_over:
+            recorder.finish()
     finally:
         _tracing.depth -= 1
     for line in dict.fromkeys(recorder.reads):
@@ -252,6 +297,15 @@ def _trace_call(
             TracerWarning,
             stacklevel=4,
         )
+    for line in dict.fromkeys(() if method is None else method.kept):
+        warnings.warn(
+            f"{line}: a result of a script is neither a tensor nor an integer; the trace keeps it "
+            "as a constant, and will not be right for others",
+            TracerWarning,
+            stacklevel=4,
+        )
+    if watch.is_over:
+        return _Run(Structure.of(result, lambda t: 0), None)
     graph = recorder.graph
     for node in graph.nodes:
         if node.op.definition.shape_depends_on_data:
@@ -265,7 +319,8 @@ def _trace_call(
     remove_dead_code(graph)
     verify(graph, "trace")
     _keep_no_examples(graph)
-    return TracedGraph(graph, arguments, returned, reads_values=bool(recorder.reads))
+    traced = TracedGraph(graph, arguments, returned, reads_values=bool(recorder.reads))
+    return _Run(returned, traced)
 
 
 def _cloned(item: Any) -> Any:
@@ -319,7 +374,8 @@ def _with_batches(
 
     def record(tensors: list[Any]) -> tuple[Graph, Structure]:
         given, named = traced.arguments.rebuild(tensors)
-        again = _trace_call(call, given, named, module)
+        again = _trace_call(call, given, named, module).graph
+        assert again is not None
         return again.graph, again.result
 
     tensors = traced.arguments.flatten((args, kwargs))
@@ -372,7 +428,7 @@ def _keep_no_examples(graph: Graph) -> None:
 def _check(
     call: Any,
     made: Any,
-    traced: TracedGraph,
+    traced: TracedGraph | None,
     args: Any,
     kwargs: Any,
     module: nn.Module | None,
@@ -380,12 +436,16 @@ def _check(
     tolerance: float,
 ) -> None:
     """Trace again and compare, then compare the results on the example and the other inputs."""
+    if traced is None:
+        _check_results(call, made, args, kwargs, check_inputs, tolerance)
+        return
     if any("random" in node.effects for node in traced.graph.nodes) or _writes(traced.graph):
         _warn_of_check(traced.graph)
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TracerWarning)
-        again = _trace_call(call, args, kwargs, module)
+        again = _trace_call(call, args, kwargs, module).graph
+    assert again is not None
     if text_of(again.graph, places=False) != text_of(traced.graph, places=False):
         warnings.warn(
             "Trace had nondeterministic nodes or a structure of its own: tracing again gave "
@@ -393,10 +453,19 @@ def _check(
             TracerWarning,
             stacklevel=4,
         )
+    _check_results(call, made, args, kwargs, check_inputs, tolerance)
+
+
+def _check_results(
+    call: Any, made: Any, args: Any, kwargs: Any, check_inputs: Any, tolerance: float
+) -> None:
+    """Compare what is traced with the program, each on copies of the arguments."""
     examples = [(args, kwargs), *[(_as_tuple(given), {}) for given in check_inputs or ()]]
     for given, named in examples:
+        with tangrad.no_grad(), tangrad.random.fork_rng():
+            wanted = call(*_cloned(given), **_cloned(named))
         with tangrad.no_grad():
-            wanted, found = call(*given, **named), made(*given, **named)
+            found = made(*_cloned(given), **_cloned(named))
         _compare(found, wanted, tolerance)
 
 

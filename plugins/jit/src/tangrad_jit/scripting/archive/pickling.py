@@ -207,6 +207,8 @@ class ObjectPickler:
         Raises:
             RuntimeError: its dtype has no name in archives.
         """
+        if self.repeated(value):
+            return
         name = _STORAGES.get(value.dtype.name)
         if name is None:
             raise RuntimeError(f"jit.save: no archive holds tensors of {value.dtype}")
@@ -232,3 +234,4 @@ class ObjectPickler:
         self.out += b"\x88" if value.requires_grad else b"\x89"
         self.name("collections", "OrderedDict")
         self.out += b")RtR"
+        self.remember(value)

@@ -101,6 +101,7 @@ class _Reader:
         self._sizes = {info.filename: info for info in archive.infolist()}
         self._storages: dict[str, Any] = {}
         self._made: dict[int, Any] = {}
+        self._parameters: dict[int, tuple[Any, nn.Parameter]] = {}
         self._classes: dict[str, type] = {}
         self._swaps = self._text("byteorder", "little").strip() == "big"
 
@@ -310,8 +311,7 @@ class _Reader:
                 raise SerializationError(f"jit.load: {held.qualified} has no {name}")
             value = self._value(state[name], attribute)
             if name in unit.parameter_names and isinstance(value, tangrad.Tensor):
-                wants = value.requires_grad
-                made.register_parameter(name, nn.Parameter(value.detach(), requires_grad=wants))
+                made.register_parameter(name, self._parameter(value))
             elif name in unit.buffer_names and isinstance(value, tangrad.Tensor):
                 made.register_buffer(name, value)
             elif value is None and attribute == kinds.NONE and name in ("weight", "bias"):
@@ -323,6 +323,14 @@ class _Reader:
         for name, value in unit.constants.items():
             vars(made)[name] = value
         return made
+
+    def _parameter(self, value: Any) -> nn.Parameter:
+        """Return a tensor as a parameter; one that several modules hold is one."""
+        found = self._parameters.get(id(value))
+        if found is None:
+            made = nn.Parameter(value.detach(), requires_grad=value.requires_grad)
+            found = self._parameters[id(value)] = value, made
+        return found[1]
 
     def _restore(self, made: Any, setter: Any, held: _Held) -> None:
         """Give a module its state by its own `__setstate__`, a program of the archive.

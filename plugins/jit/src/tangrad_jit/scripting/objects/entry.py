@@ -16,6 +16,7 @@ from tangrad_jit.scripting.program.emit import program_of
 from tangrad_jit.scripting.program.staged import staged_program_of
 from tangrad_jit.scripting.program.texts import text_of
 from tangrad_jit.scripting.program.values import Unfitting, fitted
+from tangrad_jit.scripting.recording.following import ACTIVE, follower
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.annotations import type_of_value
 
@@ -127,6 +128,13 @@ class Entry:
             RuntimeError: the arguments do not fit, or something that it calls fails.
             Error: it raises an exception.
         """
+        if ACTIVE:
+            recording = follower()
+            if recording is not None:
+                return recording.call(self.unit, self.is_method, self._called, args, kwargs)
+        return self._called(*args, **kwargs)
+
+    def _called(self, *args: Any, **kwargs: Any) -> Any:
         try:
             if keeps_branches():
                 self._staged = self._staged or self._made(staged=True)

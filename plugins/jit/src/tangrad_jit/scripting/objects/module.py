@@ -290,6 +290,10 @@ class ScriptedModule(ScriptModule):
     def __deepcopy__(self, memo: dict[int, Any]) -> ScriptedModule:
         return _copied(self, memo, lambda value: copy.deepcopy(value, memo))
 
+    def emptied(self) -> ScriptedModule:
+        """Return a module of the same methods, without parameters."""
+        return made_of(self.script_unit)
+
     def copy(self) -> ScriptedModule:
         """Return a module of the same parameters and attributes."""
         return self.__copy__()
@@ -363,10 +367,10 @@ def made_of(unit: ModuleUnit) -> ScriptedModule:
 
 
 def _copied(module: Any, memo: dict[int, Any], value_of: Any) -> Any:
-    made = made_of(module.script_unit)
+    made = module.emptied()
     memo[id(module)] = made
     for name, value in vars(module).items():
-        if name in ("script_unit", "original_name"):
+        if name in ("script_unit", "original_name", "methods"):
             continue
         if name in ("_parameters", "_buffers"):
             made.__dict__[name] = {k: value_of(t) for k, t in value.items()}
