@@ -11,7 +11,7 @@ import tangrad
 from tangrad_jit import _guards
 from tangrad_jit.graph.ir import Where, line_at
 
-__all__ = ["line_of_program", "module_of_program", "place_of_program"]
+__all__ = ["frame_of_program", "line_of_program", "module_of_program", "place_of_program"]
 
 _OURS = tuple(
     os.path.dirname(path) + os.sep
@@ -24,6 +24,14 @@ _known: dict[str, bool] = {}  # by names of files, as code is slow to hash
 def place_of_program() -> Where:
     """Return where the innermost frame is that is not the library's, as nodes have it, or ""."""
     return _guards.place_of_program(_known, _is_ours)
+
+
+def frame_of_program() -> Any:
+    """Return the innermost frame that is not the library's, or None."""
+    frame = sys._getframe(1)
+    while frame is not None and _is_ours(frame.f_code.co_filename):
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame
 
 
 def line_of_program() -> str:

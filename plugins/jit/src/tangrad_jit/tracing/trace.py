@@ -72,19 +72,20 @@ def trace(
     Args:
         func: function, module, or the bound `forward` of one, which is traced as the module.
         example_inputs: a tensor, or a tuple of arguments.
-        check_trace: run again, compare the graphs, and compare the results with the program's.
+        check_trace: run again and compare the graphs; warn where results are not the program's.
         check_inputs: further tuples of arguments to compare with.
         check_tolerance: by which the results may differ, relatively and absolutely.
         example_kwarg_inputs: arguments by name.
-        strict: refuse lists and dicts as results, as what is in them might depend on the arguments.
+        strict: refuse dicts as results, and warn of lists: what is in them might depend on the
+            arguments.
         optimize, _force_outplace, _module_class, _compilation_unit, _store_inputs: accepted.
 
     Raises:
         AttributeError: `func` is another method of a module.
         RuntimeError: neither kind of arguments is given; the program uses tensors that cannot be
-            in a graph; a result is a list or dict, and `strict` is not False.
+            in a graph; a result is a dict, and `strict` is not False.
         ValueError: a module has hooks of its backward.
-        TracingCheckError: the check found a difference in the results.
+        TracingCheckError: the program, run again, gave another graph.
     """
     if example_inputs is None and example_kwarg_inputs is None:
         raise RuntimeError("example_kwarg_inputs or example_inputs must be given")
@@ -119,7 +120,8 @@ def trace(
     else:
         made = ScriptFunction(name, traced)
     if check_trace:
-        _check(func, made, traced, args, kwargs, None, check_inputs, check_tolerance)
+        again = program.again(func, name)
+        _check(func, made, traced, args, kwargs, None, again, check_inputs, check_tolerance)
     return made
 
 
@@ -195,8 +197,14 @@ def _trace_methods(
     if check:
         for name, (args, kwargs) in calls.items():
             call = module if name == "forward" else getattr(module, name)
-            again = made if name == "forward" else getattr(made, name)
-            _check(call, again, methods[name], args, kwargs, module, check_inputs, tolerance)
+            other = made if name == "forward" else getattr(made, name)
+            again = program.again(call, name)
+            others = [
+                given[name] if isinstance(given, dict) else given
+                for given in check_inputs or ()
+                if not isinstance(given, dict) or name in given
+            ]
+            _check(call, other, methods[name], args, kwargs, module, again, others, tolerance)
     return made
 
 
@@ -210,18 +218,33 @@ def _check_result(data: Any, strict: bool) -> None:
     if kind in ("tensor", "constant"):
         return
     members = [inner for _, inner in held] if kind == "dict" else held
+    if kind == "list" and any(inner[0] == "list" for inner in members):
+        raise RuntimeError(
+            "Only tensors, lists, tuples of tensors, or dictionary of tensors can be output from "
+            "traced functions: a list holds lists"
+        )
     if kind != "tuple" and any(inner[0] == "constant" for inner in members):
         raise RuntimeError(
             "Only tensors, lists, tuples of tensors, or dictionary of tensors can be output from "
             f"traced functions: a {kind} holds a {type(members[0][1]).__name__}"
         )
-    if kind != "tuple" and strict:
+    if kind == "dict" and any(
+        inner[0] == "tuple" and any(one[0] == "constant" for one in inner[1]) for inner in members
+    ):
         raise RuntimeError(
+            "the dict that is returned cannot be understood by the tracer, only outputs matching "
+            "tensors, and tuples, lists and dicts of them, can"
+        )
+    if kind != "tuple" and strict:
+        told = (
             f"Encountering a {kind} at the output of the tracer might cause the trace to be "
             "incorrect, this is only valid if the container structure does not change based on "
             f"the module's inputs. Return a {'NamedTuple' if kind == 'dict' else 'tuple'} instead, "
             "or pass strict=False to allow it"
         )
+        if kind == "dict":
+            raise RuntimeError(told)
+        warnings.warn(told, TracerWarning, stacklevel=4)
     for inner in members:
         _check_result(inner, strict)
 
@@ -432,34 +455,41 @@ def _check(
     args: Any,
     kwargs: Any,
     module: nn.Module | None,
+    method: Any,
     check_inputs: Any,
     tolerance: float,
 ) -> None:
-    """Trace again and compare, then compare the results on the example and the other inputs."""
-    if traced is None:
-        _check_results(call, made, args, kwargs, check_inputs, tolerance)
+    """Trace again and compare, then compare the results on the example and the other inputs.
+
+    Args:
+        call: what was traced. made: what it has become. traced: its graph, if there is one.
+        args, kwargs, module: as in `_trace_call`.
+        method: records the second trace.
+        check_inputs, tolerance: as in `trace`.
+
+    Raises:
+        TracingCheckError: the program gives another graph.
+    """
+    if traced is not None and _writes(traced.graph):
         return
-    if any("random" in node.effects for node in traced.graph.nodes) or _writes(traced.graph):
-        _warn_of_check(traced.graph)
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TracerWarning)
-        again = _trace_call(call, args, kwargs, module).graph
-    assert again is not None
-    if text_of(again.graph, places=False) != text_of(traced.graph, places=False):
+    drawn = [] if traced is None else sorted({n.name for n in traced.graph.nodes if _draws(n)})
+    if drawn:
         warnings.warn(
-            "Trace had nondeterministic nodes or a structure of its own: tracing again gave "
-            "another graph",
+            f"Trace had nondeterministic nodes ({', '.join(drawn)}): its results are not those of "
+            "the program",
             TracerWarning,
             stacklevel=4,
         )
-    _check_results(call, made, args, kwargs, check_inputs, tolerance)
-
-
-def _check_results(
-    call: Any, made: Any, args: Any, kwargs: Any, check_inputs: Any, tolerance: float
-) -> None:
-    """Compare what is traced with the program, each on copies of the arguments."""
+    elif traced is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TracerWarning)
+            again = _trace_call(call, args, kwargs, module, method).graph
+        if again is None or not _are_same(again.graph, traced.graph):
+            raise TracingCheckError(
+                "Tracing failed sanity checks! Graphs differed across invocations! The program "
+                "does something else each time, or keeps what it has computed; its second graph:\n"
+                f"{'' if again is None else again.graph}"
+            )
     examples = [(args, kwargs), *[(_as_tuple(given), {}) for given in check_inputs or ()]]
     for given, named in examples:
         with tangrad.no_grad(), tangrad.random.fork_rng():
@@ -469,28 +499,34 @@ def _check_results(
         _compare(found, wanted, tolerance)
 
 
+def _are_same(one: Graph, other: Graph) -> bool:
+    return text_of(one, places=False) == text_of(other, places=False)
+
+
+def _draws(node: Any) -> bool:
+    return "random" in node.effects
+
+
 def _writes(graph: Graph) -> bool:
     return any(
         entry.value in {v.root for n in graph.nodes for v in n.written} for entry in graph.inputs
     )
 
 
-def _warn_of_check(graph: Graph) -> None:
-    drawn = sorted({n.name for n in graph.nodes if "random" in n.effects})
-    if drawn:
-        warnings.warn(
-            f"Trace had nondeterministic nodes ({', '.join(drawn)}): its results are not compared",
-            TracerWarning,
-            stacklevel=5,
-        )
-
-
 def _compare(found: Any, wanted: Any, tolerance: float) -> None:
-    try:
-        tangrad.testing.assert_close(
-            found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True, check_stride=False
-        )
-    except AssertionError as error:
-        raise TracingCheckError(
-            f"Tracing failed sanity checks: the traced graph and the program differ: {error}"
-        ) from None
+    """Warn of results that are not the program's."""
+    both = [(found, wanted)]
+    if isinstance(wanted, (tuple, list)) and isinstance(found, (tuple, list)):
+        both = list(zip(found, wanted, strict=True))
+    for k, (one, other) in enumerate(both):
+        try:
+            tangrad.testing.assert_close(
+                one, other, rtol=tolerance, atol=tolerance, equal_nan=True, check_stride=False
+            )
+        except AssertionError as error:
+            warnings.warn(
+                f"Output nr {k + 1}. of the traced function does not match the corresponding "
+                f"output of the Python function: {error}",
+                TracerWarning,
+                stacklevel=5,
+            )

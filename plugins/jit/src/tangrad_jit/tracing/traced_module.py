@@ -35,6 +35,8 @@ class TracedGraph:
         arguments, result: structures.
         reads_values: whether Python has looked at values, which are constants of the graph.
         others: the program's graphs for other sizes, as long as the program is there, or None.
+        follows_sizes, follows_form: whether the program that has been recorded computes all that
+            depends on sizes; on dimensions and dtypes.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class TracedGraph:
     ) -> None:
         self.graph, self.arguments, self.result, self._batch = graph, arguments, result, batch
         self.others: OtherSizes | None = None
+        self.follows_sizes = self.follows_form = False
         self.reads_values = reads_values
         self._plan: Plan | None = None
         # Plans place memory by types, which hold for the example's values there.
@@ -67,15 +70,24 @@ class TracedGraph:
     def batch(self, found: BatchGraph | LaterBatch | None) -> None:
         self._batch = found
 
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], held: dict[str, Any]) -> Any:
+    def run(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        held: dict[str, Any],
+        program: Any = None,
+    ) -> Any:
         """Run the graph.
 
         Args:
             args, kwargs: as in the example, of the same sizes; where `batch` is there, of any
                 number of rows; where `others` is there, of sizes for which it has a graph.
             held: the tensors of the captures, by name.
+            program: runs other sizes, if it follows them.
         """
         given = self.arguments.flatten((args, kwargs))
+        if program is not None and not self._is_example(given) and self._is_followed(given):
+            return program(*args, **kwargs)
         graph, result = self._graph_for(given)
         taken = iter(given)
         inputs = [
@@ -105,6 +117,20 @@ class TracedGraph:
                 outputs = _interpret_recorded(graph, inputs)
         return result.rebuild(outputs)
 
+    def _is_example(self, given: list[Any]) -> bool:
+        """Whether arguments have the sizes and dtypes of the example's."""
+        entries = (entry for entry in self.graph.inputs if entry.kind == "argument")
+        return all(_is_of(t, entry.value.type) for t, entry in zip(given, entries, strict=True))
+
+    def _is_followed(self, given: list[Any]) -> bool:
+        """Whether the program that has been recorded is right for arguments of other sizes."""
+        if not self.follows_sizes or self.follows_form:
+            return self.follows_sizes
+        entries = [entry for entry in self.graph.inputs if entry.kind == "argument"]
+        kinds = [entry.value.type for entry in entries]
+        pairs = zip(given, kinds, strict=True)
+        return all(t.dim() == len(k.shape) and t.dtype.name == k.dtype for t, k in pairs)
+
     def _graph_for(self, given: list[Any]) -> tuple[Graph, Structure]:
         """Return the graph for arguments of these sizes, and the structure of its result.
 
@@ -113,7 +139,7 @@ class TracedGraph:
         """
         entries = [entry for entry in self.graph.inputs if entry.kind == "argument"]
         kinds = [entry.value.type for entry in entries]
-        if all(map(_is_of, given, kinds)):
+        if self._is_example(given):
             return self.graph, self.result
         if self.batch is not None:
             rows = {given[k].shape[0] if given[k].dim() else 0 for k in self.batch.arguments}

@@ -34,7 +34,7 @@ def _collect(block: Block, pool: dict[Any, ScriptNode], instead: dict[int, Scrip
 
 
 def _key(node: ScriptNode) -> Any:
-    value = node.attributes.get("value")
+    value = node.attributes.get("value", node.attributes.get("name"))
     if isinstance(value, _PLAIN):
         return node.output().held, type(value), repr(value)
     return node.output().held, id(value)

@@ -151,11 +151,16 @@ def qualified_class(cls: type) -> str:
 
 
 class ScriptValue:
-    """What a node makes, or a block is given."""
+    """What a node makes, or a block is given.
+
+    Attributes:
+        shown: its type where a trace knows more of it, or "".
+    """
 
     def __init__(self, name: str, kind: Type, producer: Any = None) -> None:
         self._name, self._kind, self._producer = name, kind, producer
         self.graph: Any = None
+        self.shown = ""
 
     def rename(self, name: str) -> None:
         """Give it another name."""
@@ -191,7 +196,7 @@ class ScriptValue:
 
     def declared(self) -> str:
         """Return it with its type."""
-        return f"%{self._name} : {shown_type(self._kind)}"
+        return f"%{self._name} : {self.shown or shown_type(self._kind)}"
 
 
 class Block:

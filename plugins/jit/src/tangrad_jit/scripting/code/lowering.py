@@ -11,6 +11,7 @@ from typing import Any
 from tangrad_jit.scripting.code.canonical import order_outputs
 from tangrad_jit.scripting.code.constants import pool_constants
 from tangrad_jit.scripting.code.graph import Block, ScriptGraph, ScriptNode, ScriptValue
+from tangrad_jit.scripting.recording.unit import RecordedUnit
 from tangrad_jit.scripting.source.places import Place
 from tangrad_jit.scripting.tree import nodes as tree
 from tangrad_jit.scripting.types import kinds
@@ -29,7 +30,7 @@ def graph_of(unit: Any, inline: bool = False) -> ScriptGraph:
     kept: dict[bool, ScriptGraph] = unit.__dict__.setdefault("graphs", {})
     if inline in kept:
         return kept[inline]
-    lowering = _Lowering(inline)
+    lowering = _Lowering(inline, getattr(unit, "shapes", {}))
     graph = kept[inline] = ScriptGraph()
     lowering.block = graph
     env = {}
@@ -38,6 +39,7 @@ def graph_of(unit: Any, inline: bool = False) -> ScriptGraph:
         value = lowering.value(parameter.name, parameter.type)
         if parameter.name not in used:
             value.rename(parameter.name)  # as in PyTorch's graphs
+        value.shown = lowering.shape_of(parameter.name)
         graph.given.append(value)
         env[parameter.name] = value
     lowering.env = env
@@ -46,19 +48,30 @@ def graph_of(unit: Any, inline: bool = False) -> ScriptGraph:
     if last is not None and last.kind() == "prim::ReturnStmt":
         graph.held.pop()
         graph.returned = list(last.inputs())
-    pool_constants(graph)
+    if not isinstance(unit, RecordedUnit):
+        pool_constants(graph)  # graphs of traces have constants where they are used
     graph.take_values()
     order_outputs(graph)
     return graph
+
+
+#: Ops of two values of which the second may have a factor, which graphs show.
+_SCALED = frozenset(("aten::add", "aten::sub", "aten::add_", "aten::sub_", "aten::rsub"))
+_FUNCTION = kinds.Primitive("Function")
 
 
 class _Lowering:
     block: Block
     env: dict[str, ScriptValue]
 
-    def __init__(self, inline: bool) -> None:
+    def __init__(self, inline: bool, shapes: dict[str, str]) -> None:
+        self._shapes = shapes
         self._inline, self._count, self._depth = inline, 0, 0
         self._numbers: dict[str, int] = {}
+
+    def shape_of(self, name: str) -> str:
+        """Return the type that a trace has seen in a variable, or ""."""
+        return "" if self._depth else self._shapes.get(name, "")
 
     def value(self, name: str, kind: Type, producer: Any = None) -> ScriptValue:
         """Return a new value."""
@@ -88,6 +101,8 @@ class _Lowering:
             return found
         name, parts, named = _form(node)
         given = [self.expr(part) for part in parts]
+        if name in _SCALED and len(given) == 2 and node.type == kinds.TENSOR:
+            given.append(self.node("prim::Constant", [], kinds.INT, node.place, value=1))
         return self.node(name, given, node.type, node.place, **named)
 
     def _on_Local(self, node: tree.Local) -> ScriptValue:
@@ -125,8 +140,10 @@ class _Lowering:
 
     def _called(self, unit: Any, given: list[ScriptValue], node: Any, kind: str) -> ScriptValue:
         if not self._inline or unit is None or self._depth > 64 or not _is_straight(unit.body):
-            name = node.name if kind == "prim::CallMethod" else unit.node.name
-            return self.node(kind, given, node.type, node.place, name=name)
+            if kind == "prim::CallMethod":
+                return self.node(kind, given, node.type, node.place, name=node.name)
+            called = self.node("prim::Constant", [], _FUNCTION, node.place, name=unit.node.name)
+            return self.node(kind, [called, *given], node.type, node.place)
         outside, self.env = (
             self.env,
             dict(zip([p.name for p in unit.parameters], given, strict=True)),
@@ -189,6 +206,10 @@ class _Lowering:
 
     def _store(self, target: Any, value: ScriptValue, place: Place) -> None:
         if isinstance(target, str):
+            if not target.startswith("_") and value.debugName().isdigit():
+                number = self._numbers[target] = self._numbers.get(target, 0) + 1
+                value.rename(f"{target}.{number}")
+            value.shown = value.shown or self.shape_of(target)
             self.env[target] = value
             return
         kind = value.held

@@ -11,7 +11,7 @@ from tangrad_jit.scripting.source.places import Place, ScriptError
 from tangrad_jit.scripting.tree.nodes import Const, Expr, SliceOf, Subscript
 from tangrad_jit.scripting.types import kinds
 
-__all__ = ["READS", "attribute_name", "expression_of", "index_parts", "plain"]
+__all__ = ["READS", "attribute_name", "expression_of", "index_parts", "plain", "shape_text"]
 
 #: What looks at a tensor, and gives no tensor: whoever follows values is told of it elsewhere.
 READS = frozenset(
@@ -39,6 +39,20 @@ _OPERATORS: dict[str, ast.operator] = {
     "rshift": ast.RShift(),
 }
 _COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
+# Conversions that are `to` in PyTorch's graphs.
+_CASTS: dict[str, Any] = {
+    "byte": tangrad.uint8,
+    "char": tangrad.int8,
+    "short": tangrad.int16,
+    "int": tangrad.int32,
+    "long": tangrad.int64,
+    "half": tangrad.float16,
+    "bfloat16": tangrad.bfloat16,
+    "float": tangrad.float32,
+    "double": tangrad.float64,
+    "bool": tangrad.bool,
+    "cpu": tangrad.device("cpu"),
+}
 # Arguments that say nothing of what is computed.
 _SILENT = ("_stacklevel",)
 
@@ -89,7 +103,11 @@ def expression_of(
         made = _operator(check, name.strip("_"), args, place)
         if made is not None:
             return made
+    if getattr(tangrad.Tensor, name, None) is func and name in _CASTS and len(args) == 1:
+        to = check.constant(_CASTS[name], place)
+        return check.call_method(args[0], "to", [to], {}, place)
     if getattr(tangrad.Tensor, name, None) is func:
+        name = "detach" if name == "detach_" else name  # the object itself is followed
         return check.call_method(args[0], name, args[1:], named, place)
     meaning = check.meaning(func, place, name)
     return check.expr_of(check.call(meaning, args, named, place), place)
@@ -105,6 +123,34 @@ def _operator(check: Operators, name: str, args: list[Expr], place: Place) -> Ex
     if name in _COMPARED:
         return check.call_named_op(name, args, {}, place)  # type: ignore[attr-defined, no-any-return]
     return None
+
+
+_SHOWN = {
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "int64": "Long",
+    "int32": "Int",
+    "int16": "Short",
+    "int8": "Char",
+    "uint8": "Byte",
+    "bool": "Bool",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}
+
+
+def shape_text(tensor: Any) -> str:
+    """Return a tensor's dtype, sizes and strides as graphs show them, or "" of odd ones."""
+    name = _SHOWN.get(tensor.dtype.name)
+    if name is None or tensor.layout != tangrad.strided:
+        return ""
+    sizes = [str(size) for size in tensor.shape]
+    if sizes:
+        sizes.append(f"strides=[{', '.join(map(str, tensor.stride()))}]")
+    held = [*sizes, f"requires_grad={int(tensor.requires_grad)}", f"device={tensor.device}"]
+    return f"{name}({', '.join(held)})"
 
 
 def index_parts(lift: Any, index: Any, place: Place) -> list[Expr]:

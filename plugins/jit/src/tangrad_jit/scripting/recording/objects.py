@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 from typing import Any
 
 from tangrad import nn
@@ -39,9 +40,13 @@ class Program:
 
     def method(self, call: Any, name: str) -> Method:
         """Return what records a call as a method, or as the function."""
-        made = Method(self, call, name)
+        made = self.again(call, name)
         self._methods.append(made)
         return made
+
+    def again(self, call: Any, name: str) -> Method:
+        """Return what records a call for a second time, to compare."""
+        return Method(self, call, name)
 
     @property
     def is_whole(self) -> bool:
@@ -58,6 +63,8 @@ class Program:
             RuntimeError: the run is no program of the language.
         """
         unit = self._methods[0].made()
+        if graph is not None:
+            _tell(graph, self._methods[0])
         return ScriptedFunction(unit) if graph is None else TracedFunction(unit, graph)
 
     def module(self, graphs: dict[str, TracedGraph]) -> Any:
@@ -72,6 +79,8 @@ class Program:
         unit = self.owner.script_unit
         for method in self._methods:
             unit.methods[method.name] = method.made()
+            if method.name in graphs:
+                _tell(graphs[method.name], method)
         return TracedScript(unit, graphs).take(self.owner)
 
 
@@ -84,16 +93,20 @@ class Method:
 
     Attributes:
         kept: lines at which a result of a script became a constant.
+        follows_sizes: whether nothing but arithmetic was done with sizes of tensors.
+        follows_form: whether nobody has looked at dimensions and dtypes.
     """
 
     def __init__(self, program: Program, call: Any, name: str) -> None:
         self.call, self.name, self.program = call, name, program
         self.qualified = qualified_name(call)
-        self._source = Source("<trace>", 1, [""])
+        file = _file_of(call)
+        self._source = Source(file, 1, [line.rstrip("\n") for line in linecache.getlines(file)])
         self._parameters: list[Parameter] = []
         self._unit: RecordedUnit | None = None
         self._failure = ""
         self.kept: list[str] = []
+        self.follows_sizes = self.follows_form = False
 
     def run(self, watch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the call, and return its result.
@@ -120,6 +133,8 @@ class Method:
         with recording, following(recording), recording.whole_modules():
             result = self.call(*args, **kwargs)
         self.kept = recording.kept
+        self.follows_sizes = not recording.reads_sizes
+        self.follows_form = not recording.reads_form
         try:
             self._unit = self._recorded(recording, result)
         except ScriptError as error:
@@ -157,7 +172,17 @@ class Method:
             body,
             value.type,
             owner,
+            recording.shapes,
         )
+
+
+def _file_of(call: Any) -> str:
+    code = getattr(getattr(call, "forward", call), "__code__", None)
+    return "<trace>" if code is None else str(code.co_filename)
+
+
+def _tell(graph: TracedGraph, method: Method) -> None:
+    graph.follows_sizes, graph.follows_form = method.follows_sizes, method.follows_form
 
 
 def _named(
@@ -202,8 +227,9 @@ def modules_of(module: nn.Module, inside: dict[int, Any] | None = None) -> Any:
             f"{type(module).__name__}; remove them, trace, and register them anew"
         )
     children = {
-        name: None if child is None else modules_of(child, memo)
+        name: modules_of(child, memo)
         for name, child in module._modules.items()
+        if child is not None
     }
     unit = RecordedModule(WORLD, module, children)
     made = memo[id(module)] = ScriptedModule(unit)

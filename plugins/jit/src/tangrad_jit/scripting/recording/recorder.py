@@ -18,7 +18,7 @@ from typing import Any
 import tangrad
 from tangrad import nn
 from tangrad.overrides import TorchFunctionMode
-from tangrad_jit.capture.source import place_of_program
+from tangrad_jit.capture.source import frame_of_program, place_of_program
 from tangrad_jit.scripting.check.builtins import choose_builtin
 from tangrad_jit.scripting.check.functions import Unit
 from tangrad_jit.scripting.check.library_modules import is_library
@@ -30,6 +30,7 @@ from tangrad_jit.scripting.recording.calls import (
     expression_of,
     index_parts,
     plain,
+    shape_text,
 )
 from tangrad_jit.scripting.recording.following import following
 from tangrad_jit.scripting.recording.sizes import TracedInt
@@ -72,14 +73,16 @@ class Recording(TorchFunctionMode):
 
     Attributes:
         failure: why the run is no program of the language, or "".
+        reads_form: whether Python has looked at dimensions or dtypes.
         reads_sizes: whether something else than arithmetic was done with sizes of tensors.
         kept: lines at which a result of a script became a constant.
+        shapes: the types of tensors in local variables, as graphs show them.
     """
 
     def __init__(self, world: Any, watch: Any, name: str) -> None:
         self._watch = watch
         self.failure = ""
-        self.reads_sizes = self.is_over = False
+        self.reads_form = self.reads_sizes = self.is_over = False
         self.kept: list[str] = []
         self.body: list[Node] = []
         source = Source("<trace>", 1, [""])
@@ -90,12 +93,18 @@ class Recording(TorchFunctionMode):
         self._whole: list[Any] = []
         self._is_quiet = False
         self._count = 0
+        self._unnamed: set[str] = set()
+        self._taken: set[str] = {"self"}
+        self._names: dict[str, str] = {}
+        self.shapes: dict[str, str] = {}
 
     # --- what the run begins with
 
     def argument(self, value: Any, expr: Expr) -> None:
         """Follow an argument, and the tensors in it."""
         place = expr.place
+        if isinstance(expr, Local):
+            self._taken.add(expr.name)
         if isinstance(value, tangrad.Tensor):
             self._know(value, expr)
         elif isinstance(value, tuple):
@@ -117,8 +126,10 @@ class Recording(TorchFunctionMode):
             kind: its type.
             expr: what it is in the program.
         """
+        declared, module = module, module.__dict__.get("_actual_script_module", module)
+        self._modules.setdefault(id(declared), expr)
         self._modules.setdefault(id(module), expr)
-        self._held.append(module)
+        self._held.append((declared, module))
         whole = is_whole(module) and not isinstance(expr, Local)
         if whole and module not in self._whole:
             self._whole.append(module)
@@ -126,11 +137,13 @@ class Recording(TorchFunctionMode):
             if tensor is not None and id(tensor) not in self._exprs:
                 self._know(tensor, GetAttr(expr.place, kinds.TENSOR, expr, name))
         for name, child in module._modules.items():
-            if child is not None and not whole:
+            if child is not None and not whole and not isinstance(kind, kinds.InterfaceType):
                 inner = kind.unit.children.get(name) or kind.unit.attributes[name]
                 self.module(child, inner, GetAttr(expr.place, inner, expr, name))
 
     def _know(self, tensor: Any, expr: Expr) -> None:
+        if isinstance(expr, Local):
+            self.shapes[expr.name] = shape_text(tensor)
         self._exprs[id(tensor)] = expr
         self._held.append(tensor)
 
@@ -162,12 +175,27 @@ class Recording(TorchFunctionMode):
     def _tensor(self, tensor: Any, place: Place) -> Expr:
         known = self._exprs.get(id(tensor))
         if known is not None:
+            if isinstance(known, Local) and known.name in self._unnamed:
+                self._call_as_program(tensor, known.name)
             return known
         if self._watch.has_made(tensor):
             raise ScriptError("a tensor is used that a call has made which is not seen", place)
         found = Const(place, kinds.TENSOR, tensor.detach())
         self._know(tensor, found)
         return found
+
+    def _call_as_program(self, tensor: Any, local: str) -> None:
+        """Give a local variable the name that the program has for a tensor, if it has one."""
+        frame = frame_of_program()
+        for name, value in ({} if frame is None else frame.f_locals).items():
+            if value is tensor and name.isidentifier() and not name.startswith("_"):
+                taken = name
+                while taken in self._taken:
+                    taken = f"{name}{len(self._taken)}"
+                self._taken.add(taken)
+                self._unnamed.discard(local)
+                self._names[local] = taken
+                return
 
     def place(self) -> Place:
         """Return where the program is now."""
@@ -217,11 +245,16 @@ class Recording(TorchFunctionMode):
         """Return the expression of a call that is about to run, or None where it is no part."""
         name = getattr(func, "__name__", "")
         if name in READS:
+            self.reads_form |= name in _FORM
+            self.reads_sizes |= name in _OF_SIZES
             return None
         if name in _INNER:
             return ScriptError(f"{name} is none of PyTorch's ops")
         attribute = attribute_name(func)
+        if name == "detach_" or attribute == "data":
+            self._watch.is_over = True  # its graph knows tensors by memory, whatever their history
         if attribute and attribute not in _TENSORS_OF:
+            self.reads_form |= attribute in _FORM
             return None
         place = self.place()
         try:
@@ -287,7 +320,9 @@ class Recording(TorchFunctionMode):
 
     def _name(self) -> str:
         self._count += 1
-        return f"_v{self._count}"
+        name = f"_v{self._count}"
+        self._unnamed.add(name)
+        return name
 
     def _followed(self, result: Any, value: Expr) -> Any:
         """Follow a value that a local variable, or a part of one, holds."""
@@ -384,6 +419,8 @@ class Recording(TorchFunctionMode):
         if not is_method:
             return Call(place, unit.returned, unit, bound)
         kind: Any = bound[0].type
+        if isinstance(kind, kinds.InterfaceType):
+            return Invoke(place, unit.returned, bound[0], unit.name, None, bound[1:])
         if kind.unit.hooked_call() is unit:
             return Call(place, unit.returned, unit, bound)
         return Invoke(place, unit.returned, bound[0], unit.name, unit, bound[1:])
@@ -435,15 +472,35 @@ class Recording(TorchFunctionMode):
             raise ScriptError(self.failure)
         value = self.lift(result)
         self.is_over = True
-        return _without_dead(self.body, value), value
+        body = _without_dead(self.body, value)
+        self.shapes = {self._names.get(name, name): text for name, text in self.shapes.items()}
+        for node in every([*body, value]):
+            if isinstance(node, Local):
+                node.name = self._names.get(node.name, node.name)
+            elif isinstance(node, Assign) and isinstance(node.target, str):
+                node.target = self._names.get(node.target, node.target)
+            elif isinstance(node, Unpack):
+                node.targets = [self._names.get(name, name) for name in node.targets]
+        return body, value
 
     def type_of(self, value: Any) -> Type:
         """Return the type of an argument.
 
         Raises:
-            ScriptError: a traced program has none of its type.
+            RuntimeError: no traced program takes it: members of several types, or none.
+            ScriptError: the language has none of its type.
         """
+        if isinstance(value, dict) and not value:
+            raise RuntimeError("Dictionary inputs must have entries: an argument is an empty dict")
         kind = type_of_value(value)
+        if kind is None and isinstance(value, (list, dict)):
+            what = "List" if isinstance(value, list) else "Dictionary"
+            members = list(value.values() if isinstance(value, dict) else value)
+            if any(isinstance(member, tangrad.Tensor) for member in members):
+                raise RuntimeError(
+                    f"{what} inputs to traced functions must have consistent types, not "
+                    f"{', '.join(sorted({type(member).__name__ for member in members}))}"
+                )
         if kind is None or not _is_of_tensors(kind):
             raise ScriptError(
                 f"Type '{type(value).__name__ if kind is None else kind}' cannot be traced. Only "
@@ -453,6 +510,9 @@ class Recording(TorchFunctionMode):
 
 
 _CONSTANT = object()
+# What tells dimensions and dtypes of a tensor, and what depends on its sizes.
+_FORM = frozenset(("dim", "ndimension", "ndim", "dtype", "element_size"))
+_OF_SIZES = frozenset(("__len__", "stride", "is_contiguous", "storage_offset"))
 _INNER = ("_recurrent_layer",)
 _WHOLE = (nn.LSTM, nn.GRU, nn.RNN, nn.LSTMCell, nn.GRUCell, nn.RNNCell, nn.MultiheadAttention)
 

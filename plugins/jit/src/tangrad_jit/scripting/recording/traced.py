@@ -39,7 +39,7 @@ class TracedFunction(ScriptedFunction):
         """Call the function."""
         if ACTIVE and follower() is not None:
             return super().__call__(*args, **kwargs)
-        return self._traced.run(args, kwargs, {})
+        return self._traced.run(args, kwargs, {}, super().__call__)
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write the function to an archive that PyTorch reads, too; see `jit.save`."""
@@ -61,7 +61,7 @@ class _TracedMethod(ScriptMethod):
         traced = self.owner.methods.get(self.name)
         if traced is None or (ACTIVE and follower() is not None):
             return super().__call__(*args, **kwargs)
-        return traced.run(args, kwargs, self.owner._held())
+        return traced.run(args, kwargs, self.owner._held(), super().__call__)
 
 
 class TracedScript(ScriptedModule, TopLevelTracedModule):

@@ -27,6 +27,7 @@ class RecordedUnit(Unit):
         parameters: what it takes.
         body: its statements. returned: the type of what it returns.
         owner: the type of `self`, for methods.
+        shapes: the types that the run has seen in variables, as graphs show them.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class RecordedUnit(Unit):
         body: list[Node],
         returned: Type,
         owner: Type | None = None,
+        shapes: dict[str, str] | None = None,
     ) -> None:
         node = ast.parse("def forward(): pass").body[0]
         assert isinstance(node, ast.FunctionDef)
@@ -47,6 +49,7 @@ class RecordedUnit(Unit):
         self.owner, self.parameters = owner, parameters
         self.declared = self._returned = returned
         self._body = body
+        self.shapes = shapes or {}
 
 
 class RecordedModule(ModuleUnit):
@@ -76,8 +79,9 @@ class RecordedModule(ModuleUnit):
         }
         self.attributes["training"] = kinds.BOOL
         self.children = {
-            name: None if child is None else world.module_type(scripted[name])
+            name: world.module_type(scripted[name])
             for name, child in module._modules.items()
+            if child is not None
         }
         self.constants, self.functions, self.failed = {}, {}, {}
         self._methods, self._overloads, self._traced, self._replaced = {}, {}, {}, {}
