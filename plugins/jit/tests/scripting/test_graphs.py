@@ -116,3 +116,28 @@ def test_branches_and_loops_give_values_in_the_order_of_their_use():
         uses = [value.uses()[0].position for value in graph.findNode(kind).outputs()]
         assert uses == sorted(uses)
     assert tangrad.jit.script(ordered)(True, 2) == ordered(True, 2)
+
+
+def test_graphs_have_one_form_of_what_may_be_written_in_several():
+    def program(x, y, yes: bool):
+        return tangrad.rsub(y, x), tangrad.subtract(x, y), yes is True, True is not yes
+
+    graph = tangrad.jit.script(program).graph
+    kinds = [node.kind() for node in graph.nodes() if node.kind().startswith("aten::")]
+    assert kinds == ["aten::sub", "aten::sub", "aten::eq", "aten::ne"]
+    assert [len(list(node.inputs())) for node in graph.findAllNodes("aten::sub")] == [3, 3]
+
+
+def test_graphs_of_traces_show_names_types_and_constants_in_their_places():
+    def program(given):
+        shifted = given + 2
+        return shifted.view(given.size(0), -1) * shifted
+
+    traced = tangrad.jit.trace(program, tangrad.ones(2, 3))
+    text = str(traced.graph)
+    assert "%shifted.1 : Float(2, 3, strides=[3, 1], requires_grad=0, device=cpu)" in text
+    assert text.index("aten::add") < text.index("value=0")
+    for part in ("aten::size", "aten::view", "aten::mul"):
+        assert part in text
+    runs = str(traced.graph_for(tangrad.ones(2, 3)))
+    assert runs.index("prim::Constant[value=0]") < runs.index("aten::add")

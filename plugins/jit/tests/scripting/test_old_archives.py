@@ -87,3 +87,44 @@ def test_an_op_means_what_it_did_in_the_archives_version(function, version, args
     for side in (torch, tangrad):
         again.seek(0)
         assert listed(side.jit.load(again)(*given(side, args))) == wanted
+
+
+def added(a):
+    return a + 1
+
+
+def version_of(side, function):
+    """Return the version that a side writes into a function's archive."""
+    file = io.BytesIO()
+    side.jit.save(side.jit.script(function), file)
+    with zipfile.ZipFile(file) as archive:
+        return archive.read("archive/version")
+
+
+OURS = {
+    name: tangrad.jit.CompilationUnit(text)
+    for name, text in {
+        "divide": "def divide(a, b):\n    return a / b\n",
+        "filled": "def filled(n: int):\n    return tangrad.full([2, 2], n)\n",
+        "added": "def added(a):\n    return a + 1\n",
+    }.items()
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("function", "version"), [(added, 3), (divide, 4), (filled, 5)])
+def test_archives_are_of_the_oldest_version_in_which_their_ops_mean_the_same(function, version):
+    wanted = version_of(torch, function)
+    assert int(wanted) == version
+    file = io.BytesIO()
+    getattr(OURS[function.__name__], function.__name__).save(file)
+    with zipfile.ZipFile(file) as archive:
+        assert archive.read("archive/version") == wanted
+
+
+def test_graphs_show_what_an_op_of_an_old_archive_means():
+    file = io.BytesIO()
+    OURS["divide"].divide.save(file)
+    graph = tangrad.jit.load(of_version(file, 3)).graph
+    assert graph.findNode("prim::If") is not None
+    assert len(graph.findAllNodes("aten::div")) == 2

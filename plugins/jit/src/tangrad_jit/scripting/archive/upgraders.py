@@ -14,33 +14,43 @@ from tangrad_jit.scripting.objects.compilation_unit import units_of
 from tangrad_jit.scripting.tree.nodes import Expr
 from tangrad_jit.scripting.types import kinds
 
-__all__ = ["upgraded"]
+__all__ = ["NEWEST_OF", "is_upgrader", "upgraded"]
 
 _TEXT = """
 def div_tensor_0_3(self: Tensor, other: Tensor) -> Tensor:
     if self.is_floating_point() or other.is_floating_point():
-        return self.true_divide(other)
-    return self.divide(other, rounding_mode="trunc")
+        found = self.true_divide(other)
+    else:
+        found = self.divide(other, rounding_mode="trunc")
+    return found
 
 def div_scalar_0_3(self: Tensor, other: number) -> Tensor:
     if self.is_floating_point() or isinstance(other, float):
-        return self.true_divide(other)
-    return self.divide(other, rounding_mode="trunc")
+        found = self.true_divide(other)
+    else:
+        found = self.divide(other, rounding_mode="trunc")
+    return found
 
 def div_out_0_3(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
     if self.is_floating_point() or other.is_floating_point() or out.is_floating_point():
-        return torch.true_divide(self, other, out=out)
-    return torch.divide(self, other, rounding_mode="trunc", out=out)
+        found = torch.true_divide(self, other, out=out)
+    else:
+        found = torch.divide(self, other, rounding_mode="trunc", out=out)
+    return found
 
 def div__tensor_0_3(self: Tensor, other: Tensor) -> Tensor:
     if self.is_floating_point() or other.is_floating_point():
-        return self.true_divide_(other)
-    return self.divide_(other, rounding_mode="trunc")
+        found = self.true_divide_(other)
+    else:
+        found = self.divide_(other, rounding_mode="trunc")
+    return found
 
 def div__scalar_0_3(self: Tensor, other: number) -> Tensor:
     if self.is_floating_point() or isinstance(other, float):
-        return self.true_divide_(other)
-    return self.divide_(other, rounding_mode="trunc")
+        found = self.true_divide_(other)
+    else:
+        found = self.divide_(other, rounding_mode="trunc")
+    return found
 
 def subcmul_0_2(self: Tensor, other: Tensor, alpha: number = 2) -> Tensor:
     return other - (self * alpha)
@@ -48,8 +58,10 @@ def subcmul_0_2(self: Tensor, other: Tensor, alpha: number = 2) -> Tensor:
 def full_0_4(size: List[int], fill_value: number, dtype: Optional[int] = None,
              device: Optional[Device] = None) -> Tensor:
     if dtype is None:
-        return torch.full(size, float(fill_value), device=device)
-    return torch.full(size, fill_value, dtype=dtype, device=device)
+        found = torch.full(size, float(fill_value), device=device)
+    else:
+        found = torch.full(size, fill_value, dtype=dtype, device=device)
+    return found
 
 def full_out_0_4(size: List[int], fill_value: number, out: Tensor) -> Tensor:
     return torch.full(size, fill_value, out=out)
@@ -83,6 +95,9 @@ def logspace_out_0_8(start: number, end: number, steps: Optional[int] = None,
     return torch.logspace(start, end, count, base, out=out)
 """
 
+#: Op -> the version from which on archives that have it are: an older one would mean it otherwise.
+NEWEST_OF = {"div": 4, "div_": 4, "full": 5, "linspace": 8, "logspace": 9, "gelu": 10}
+
 Given = tuple[list[Expr], dict[str, Expr]]
 
 
@@ -110,6 +125,11 @@ _TABLE: dict[str, tuple[int, Callable[[Given], str]]] = {
     "linspace": (7, _of_out("linspace", 7)),
     "logspace": (8, _of_out("logspace", 8)),
 }
+
+
+def is_upgrader(unit: Any) -> bool:
+    """Return whether a function stands for an op of an older archive."""
+    return any(unit is other for other in _units().values())
 
 
 @cache

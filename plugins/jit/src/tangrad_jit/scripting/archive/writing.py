@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import zipfile
 from typing import Any
 
@@ -11,6 +12,7 @@ import tangrad
 from tangrad import nn
 from tangrad_jit.scripting.archive.pickling import ObjectPickler
 from tangrad_jit.scripting.archive.records import Recorder, pickled
+from tangrad_jit.scripting.archive.upgraders import NEWEST_OF
 from tangrad_jit.scripting.check.classes import InterfaceUnit
 from tangrad_jit.scripting.check.functions import Unit
 from tangrad_jit.scripting.check.library_modules import result_of_library
@@ -25,8 +27,9 @@ from tangrad_jit.scripting.types.kinds import Type
 
 __all__ = ["write_function", "write_module"]
 
-# The version from which on no op is read by an upgrader.
-_VERSION = "10"
+# The version of archives whose ops have meant the same ever since.
+_VERSION = 3
+_CALLED = re.compile(r"\.(\w+)\(")
 
 
 def write_module(module: Any, f: Any, extra_files: dict[str, Any] | None = None) -> None:
@@ -139,7 +142,7 @@ class _Archive:
         self._by_text: dict[str, str] = {}
 
     def pickler(self, storages: dict[int, Any] | None = None) -> ObjectPickler:
-        """Return a pickler that knows the archive's types, and adds to its storages or to others."""
+        """Return a pickler that knows the archive's types, and adds to storages."""
         held = self.storages if storages is None else storages
         return ObjectPickler(self.printer.type, self._object, held)
 
@@ -430,7 +433,9 @@ def _write(f: Any, made: _Archive, data: bytes, extra_files: dict[str, Any] | No
             put(path, text)
             put(f"{path}.debug_pkl", pickled(made.pickler(), records))
         put("constants.pkl", constants.finished())
-        put("version", f"{_VERSION}\n")
+        called = {name for text in made.files.values() for name in _CALLED.findall(text)}
+        newest = max([_VERSION, *(NEWEST_OF[name] for name in called & NEWEST_OF.keys())])
+        put("version", f"{newest}\n")
         put(".data/serialization_id", "0" * 40)
 
 

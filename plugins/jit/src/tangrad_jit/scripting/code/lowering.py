@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad_jit.scripting.archive.upgraders import is_upgrader
 from tangrad_jit.scripting.code.canonical import order_outputs
 from tangrad_jit.scripting.code.constants import pool_constants
 from tangrad_jit.scripting.code.graph import Block, ScriptGraph, ScriptNode, ScriptValue
@@ -20,18 +21,20 @@ from tangrad_jit.scripting.types.kinds import Type
 __all__ = ["graph_of"]
 
 
-def graph_of(unit: Any, inline: bool = False) -> ScriptGraph:
+def graph_of(unit: Any, inline: bool = False, runs: bool = False) -> ScriptGraph:
     """Return the graph of a function or method.
 
     Args:
         unit: the function.
         inline: whether what it calls stands in the place of calls.
+        runs: whether constants stand once also where it is a trace, as in what runs.
     """
-    kept: dict[bool, ScriptGraph] = unit.__dict__.setdefault("graphs", {})
-    if inline in kept:
-        return kept[inline]
+    kept: dict[Any, ScriptGraph] = unit.__dict__.setdefault("graphs", {})
+    pools = runs or not isinstance(unit, RecordedUnit)
+    if (inline, pools) in kept:
+        return kept[inline, pools]
     lowering = _Lowering(inline, getattr(unit, "shapes", {}))
-    graph = kept[inline] = ScriptGraph()
+    graph = kept[inline, pools] = ScriptGraph()
     lowering.block = graph
     env = {}
     used = {node.name for node in tree.every(unit.body) if isinstance(node, tree.Local)}
@@ -48,8 +51,8 @@ def graph_of(unit: Any, inline: bool = False) -> ScriptGraph:
     if last is not None and last.kind() == "prim::ReturnStmt":
         graph.held.pop()
         graph.returned = list(last.inputs())
-    if not isinstance(unit, RecordedUnit):
-        pool_constants(graph)  # graphs of traces have constants where they are used
+    if pools:  # graphs of traces have constants where they are used
+        pool_constants(graph)
     graph.take_values()
     order_outputs(graph)
     return graph
@@ -99,7 +102,7 @@ class _Lowering:
         if special is not None:
             found: ScriptValue = special(node)
             return found
-        name, parts, named = _form(node)
+        name, parts, named = _normal(*_form(node))
         given = [self.expr(part) for part in parts]
         if name in _SCALED and len(given) == 2 and node.type == kinds.TENSOR:
             given.append(self.node("prim::Constant", [], kinds.INT, node.place, value=1))
@@ -139,7 +142,8 @@ class _Lowering:
         return self._called(node.unit, given, node, "prim::CallMethod")
 
     def _called(self, unit: Any, given: list[ScriptValue], node: Any, kind: str) -> ScriptValue:
-        if not self._inline or unit is None or self._depth > 64 or not _is_straight(unit.body):
+        inline = self._inline or (kind == "prim::CallFunction" and is_upgrader(unit))
+        if not inline or unit is None or self._depth > 64 or not _is_straight(unit.body):
             if kind == "prim::CallMethod":
                 return self.node(kind, given, node.type, node.place, name=node.name)
             called = self.node("prim::Constant", [], _FUNCTION, node.place, name=unit.node.name)
@@ -352,6 +356,47 @@ class _Lowering:
         text = node.message or tree.Const(node.place, kinds.STR, "")
         self.node("prim::RaiseException", [self.expr(text)], None, node.place)
         self.block = outside
+
+
+# Further names of ops -> the one that graphs have.
+_ALIASES = {
+    f"aten::{alias}{end}": f"aten::{name}{end}"
+    for name, aliases in {
+        "div": "divide true_divide",
+        "mul": "multiply",
+        "sub": "subtract",
+        "abs": "absolute",
+        "neg": "negative",
+        "clamp": "clip",
+        "trunc": "fix",
+        "gt": "greater",
+        "ge": "greater_equal",
+        "lt": "less",
+        "le": "less_equal",
+        "ne": "not_equal",
+        "acos": "arccos",
+        "asin": "arcsin",
+        "atan": "arctan",
+        "acosh": "arccosh",
+        "asinh": "arcsinh",
+        "atanh": "arctanh",
+        "cat": "concat concatenate",
+        "outer": "ger",
+    }.items()
+    for alias in aliases.split()
+    for end in ("", "_")
+}
+
+
+def _normal(name: str, parts: list[Any], named: dict[str, Any]) -> tuple[str, list[Any], Any]:
+    """Return the form in which graphs have what may be written in several."""
+    name = _ALIASES.get(name, name)
+    if name == "aten::rsub" and len(parts) == 2 and parts[1].type == kinds.TENSOR:
+        return "aten::sub", parts[::-1], named
+    whether = {"aten::__is__": "aten::eq", "aten::__isnot__": "aten::ne"}.get(name)
+    if whether is not None and all(part.type == kinds.BOOL for part in parts):
+        return whether, parts, named
+    return name, parts, named
 
 
 def _form(node: Any) -> tuple[str, list[Any], dict[str, Any]]:

@@ -68,7 +68,9 @@ class ScriptedFunction(ScriptFunction):
 
     def graph_for(self, *args: Any, **kwargs: Any) -> Any:
         """Return the graph that runs for arguments: there is one."""
-        return self.inlined_graph
+        from tangrad_jit.scripting.code.lowering import graph_of
+
+        return graph_of(self.script_unit, inline=True, runs=True)
 
     @property
     def code(self) -> str:
