@@ -129,6 +129,14 @@ def gathered(xs: List[torch.Tensor], word: str) -> torch.Tensor:
     return total
 
 
+def shifted(numbers: List[int], bys: List[int]) -> List[int]:
+    found: List[int] = []
+    for a in numbers:
+        for by in bys:
+            found += [a >> by, a << by]
+    return found
+
+
 LARGE = (1 << 63) - 1
 CASES = [
     (whole, [(3, 2), (-7, 2), (LARGE, 3), (-LARGE, -5), (1 << 62, 1 << 62), (0, 0)]),
@@ -140,5 +148,6 @@ CASES = [
     (pairs, [([Pair(1, [0.5]), Pair(2, [])],)]),
     (outer, [([1, 2, 3, 4, 5], 0), ([1, 0], 0), ([1], 0), ([1], -9)]),
     (looked_up, [({"a": 1}, ["a", "a"]), ({"a": 1}, ["a", "b"])]),
+    (shifted, [([-7, 7, -LARGE - 1], [0, 3, 63, 64, 67, 128, -1, -3])]),
     (gathered, [([torch.ones(2), torch.ones(2)], "ab"), ([torch.ones(2)] * 3, "az")]),
 ]

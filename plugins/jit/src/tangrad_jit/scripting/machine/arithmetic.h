@@ -27,7 +27,7 @@ static inline int64_t int_remainder(int64_t a, int64_t b)
 }
 
 static inline int64_t int_shift_left(int64_t a, int64_t b) { return (int64_t)((uint64_t)a << (b & 63)); }
-static inline int64_t int_shift_right(int64_t a, int64_t b) { return a >> (b < 0 || b > 63 ? 63 : b); }
+static inline int64_t int_shift_right(int64_t a, int64_t b) { return a >> (b & 63); }
 
 static inline int64_t int_of_float(double a)
 {

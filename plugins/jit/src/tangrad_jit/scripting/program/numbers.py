@@ -25,10 +25,8 @@ def rt_lshift(a: int, b: int) -> int:
 
 
 def rt_rshift(a: int, b: int) -> int:
-    """Shift to the right as PyTorch does; by 64 bits or more, or less than none, to the sign."""
-    if not 0 <= b < 64:
-        b = 63
-    return a >> b
+    """Shift to the right, as `rt_lshift` does."""
+    return a >> (b & 63)
 
 
 def rt_div(a: float, b: float) -> float:
