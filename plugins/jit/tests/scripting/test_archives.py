@@ -330,3 +330,39 @@ def test_tensors_that_are_constants_stand_where_pytorch_looks_for_them():
     for side in (tangrad, torch):
         again.seek(0)
         assert side.jit.load(again)(side.ones(3)).tolist() == (constant + 1).tolist()
+
+
+class Endless(tangrad.nn.Module):
+    def __init__(self, turns: int):
+        super().__init__()
+        self.turns = turns
+        self.total = 0
+
+    @tangrad.jit.export
+    def __getstate__(self) -> tuple[int, int, bool]:
+        return self.turns, self.total, self.training
+
+    @tangrad.jit.export
+    def __setstate__(self, state: tuple[int, int, bool]):
+        self.turns = state[0]
+        self.training = state[2]
+        self.total = 0
+        k = 0
+        while k != self.turns:
+            k += 1
+        self.total = sum([x % 2 for x in range(self.turns)])
+
+    def forward(self, x):
+        return x + self.total
+
+
+@pytest.mark.parametrize("turns", [-1, 1 << 40])
+def test_a_setstate_without_end_is_refused(turns):
+    file = saved(tangrad, tangrad.jit.script(Endless(turns)))
+    with pytest.raises(SerializationError, match="more than 200000 steps"):
+        tangrad.jit.load(file)
+
+
+def test_a_setstate_with_loops_is_run():
+    file = saved(tangrad, tangrad.jit.script(Endless(100)))
+    assert tangrad.jit.load(file)(tangrad.zeros(1)).tolist() == [50.0]

@@ -15,10 +15,11 @@ import tangrad
 from tangrad import nn
 from tangrad.serialization import SerializationError
 from tangrad.serialization.machine import SafeUnpickler
+from tangrad_jit.scripting.archive.setters import run_setter
 from tangrad_jit.scripting.archive.units import ArchiveCode
 from tangrad_jit.scripting.check.script_objects import ScriptObjectUnit, class_of_name
 from tangrad_jit.scripting.objects.known import WORLD
-from tangrad_jit.scripting.objects.module import ScriptedModule, entry_of, made_of
+from tangrad_jit.scripting.objects.module import ScriptedModule, made_of
 from tangrad_jit.scripting.program.values import Unfitting, fitted
 from tangrad_jit.scripting.source.finding import LARGEST_SOURCE
 from tangrad_jit.scripting.source.places import ScriptError
@@ -347,10 +348,10 @@ class _Reader:
         ):
             vars(made)[registry].update(dict.fromkeys(names))
         try:
-            entry_of(setter)(made, self._value(held.state, setter.parameters[1].type))
-        except SerializationError:
+            run_setter(setter, made, self._value(held.state, setter.parameters[1].type))
+        except (SerializationError, MemoryError):
             raise
-        except RuntimeError as error:
+        except Exception as error:  # whatever the archive's own program raises
             raise SerializationError(f"jit.load: {held.qualified}.__setstate__: {error}") from None
         for name, value in made._parameters.items():
             if value is not None and not isinstance(value, nn.Parameter):
