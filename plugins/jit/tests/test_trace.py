@@ -405,3 +405,17 @@ def test_other_methods_of_modules_are_for_trace_module():
     with pytest.raises(AttributeError, match="trace_module"):
         jit.trace(Scaled().twice, tangrad.ones(3))
     assert jit.trace(Scaled().forward, tangrad.ones(3))(tangrad.ones(3)).tolist() == [1.0] * 3
+
+
+def test_writes_may_be_recorded_as_ops_that_make_new_tensors(x):
+    def program(a, b):
+        a += b
+        return a.mul_(2)
+
+    for outplace in (False, True):
+        traced = jit.trace(program, (x, x), _force_outplace=outplace, check_trace=False)
+        given = x.clone()
+        found = traced(given, given)
+        assert same(given, x) is outplace
+        assert same(found, x * 4)
+        assert ("aten::add_" in str(traced.graph)) is not outplace

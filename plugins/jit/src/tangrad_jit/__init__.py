@@ -35,6 +35,7 @@ _WHERE: dict[str, str] = {
     "_unwrap_optional": "tangrad_jit.tracing.annotations",
     "_wait": "tangrad_jit.tracing.futures",
     "_hide_source_ranges": "tangrad_jit.scripting.code.graph",
+    "_ScriptProfile": "tangrad_jit.scripting.objects.profile",
     "_script_if_tracing": "tangrad_jit.scripting.objects.making",
     "annotate": "tangrad_jit.tracing.annotations",
     "enable_onednn_fusion": "tangrad_jit.tracing.annotations",

@@ -141,3 +141,36 @@ def test_graphs_of_traces_show_names_types_and_constants_in_their_places():
         assert part in text
     runs = str(traced.graph_for(tangrad.ones(2, 3)))
     assert runs.index("prim::Constant[value=0]") < runs.index("aten::add")
+
+
+def test_graphs_take_constants_names_and_another_order_of_inputs():
+    def program(x, y):
+        return (x + y) * 3
+
+    graph = tangrad.jit.script(program).graph.copy()
+    with graph.insert_point_guard(graph.findNode("aten::add")):
+        with graph.insert_point_guard(graph.findNode("aten::mul")):
+            inner = graph.insertConstant("inner")
+        graph.insertConstant("outer")
+    text = str(graph)
+    assert text.index("outer") < text.index("aten::add") < text.index("inner")
+    assert (inner.toIValue(), graph.findNode("aten::add").output().toIValue()) == ("inner", None)
+    first, second = graph.param_node().outputs()
+    first.setDebugName("first")
+    graph.permuteInputs([1, 0])
+    assert list(graph.inputs()) == [second, first]
+    with pytest.raises(ValueError, match="cannot be a constant"):
+        graph.insertConstant(object())
+
+
+def test_values_of_traces_know_their_sizes():
+    traced = tangrad.jit.trace(lambda x: x.t().sum(), tangrad.ones(2, 3))
+    (given,) = traced.graph.inputs()
+    assert (given.type().sizes(), given.type().strides()) == ([2, 3], [3, 1])
+    assert next(iter(traced.graph.outputs())).type().sizes() == []
+    (plain,) = tangrad.jit.script(lambda_like).graph.inputs()
+    assert (plain.type().sizes(), plain.type().strides()) == (None, None)
+
+
+def lambda_like(x):
+    return x + 1

@@ -35,3 +35,61 @@ def test_a_scripted_module_does_what_pytorchs_does(wanted, ours):
         expected, found = outcome(theirs, one), outcome(mine, other)
         assert close(expected, found), (expected, found)
     assert [*mine.state_dict()] == [*theirs.state_dict()]
+
+
+def test_calls_of_scripts_are_counted_and_timed():
+    def twice(x):
+        return x * 2
+
+    scripted = tangrad.jit.script(twice)
+    profile = tangrad.jit._ScriptProfile()
+    scripted(tangrad.ones(1))
+    assert profile.dump_string() == ""
+    profile.enable()
+    scripted(tangrad.ones(1))
+    scripted(tangrad.ones(1))
+    profile.disable()
+    found = profile.dump_string()
+    scripted(tangrad.ones(1))
+    assert profile.dump_string() == found
+    assert found.splitlines()[1].split()[0] == "2"
+    assert "twice" in found
+
+
+def test_modules_that_change_places_are_not_frozen():
+    class Swapping(tangrad.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = tangrad.nn.Linear(2, 2), tangrad.nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.one(x) + self.two(x)
+
+    frozen = tangrad.jit.freeze(tangrad.jit.script(Swapping().eval()))
+    assert not any(p.requires_grad for p in frozen.parameters())
+    with pytest.raises(RuntimeError, match="does not support SetAttr on an interface type"):
+        tangrad.jit.freeze(tangrad.jit.script(Swaps().eval()))
+
+
+@tangrad.jit.interface
+class Doing(tangrad.nn.Module):
+    def forward(self, x: tangrad.Tensor) -> tangrad.Tensor:
+        pass
+
+
+class Negated(tangrad.nn.Module):
+    def forward(self, x: tangrad.Tensor) -> tangrad.Tensor:
+        return -x
+
+
+class Swaps(tangrad.nn.Module):
+    does: Doing
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = Negated(), Negated()
+        self.does = self.one
+
+    def forward(self, x: tangrad.Tensor) -> tangrad.Tensor:
+        self.does = self.two
+        return self.does.forward(x)

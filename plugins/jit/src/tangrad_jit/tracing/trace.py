@@ -78,7 +78,8 @@ def trace(
         example_kwarg_inputs: arguments by name.
         strict: refuse dicts as results, and warn of lists: what is in them might depend on the
             arguments.
-        optimize, _force_outplace, _module_class, _compilation_unit, _store_inputs: accepted.
+        _force_outplace: record writes of whole tensors as ops that make new ones.
+        optimize, _module_class, _compilation_unit, _store_inputs: accepted.
 
     Raises:
         AttributeError: `func` is another method of a module.
@@ -93,7 +94,13 @@ def trace(
     kwargs = example_kwarg_inputs or {}
     if isinstance(func, nn.Module):
         return _trace_methods(
-            func, {"forward": (args, kwargs)}, check_trace, check_inputs, check_tolerance, strict
+            func,
+            {"forward": (args, kwargs)},
+            check_trace,
+            check_inputs,
+            check_tolerance,
+            strict,
+            _force_outplace,
         )
     owner = getattr(func, "__self__", None)
     if isinstance(owner, nn.Module):
@@ -103,11 +110,17 @@ def trace(
                 f"parameters; use jit.trace_module(module, {{{func.__name__!r}: inputs}})"
             )
         return _trace_methods(
-            owner, {"forward": (args, kwargs)}, check_trace, check_inputs, check_tolerance, strict
+            owner,
+            {"forward": (args, kwargs)},
+            check_trace,
+            check_inputs,
+            check_tolerance,
+            strict,
+            _force_outplace,
         )
     from tangrad_jit.scripting.recording.objects import Program
 
-    program = Program(None)
+    program = Program(None, _force_outplace)
     name = getattr(func, "__name__", "function")
     run = _trace_call(func, args, kwargs, None, program.method(func, name))
     _check_result(run.result.data, strict)
@@ -145,8 +158,9 @@ def trace_module(
         mod: the module.
         inputs: name of a method -> example arguments.
         example_inputs_is_kwarg: the examples are dicts of arguments by name.
-        optimize, check_trace, check_inputs, check_tolerance, strict: as in `trace`.
-        _force_outplace, _module_class, _compilation_unit, _store_inputs: accepted.
+        optimize, check_trace, check_inputs, check_tolerance, strict, _force_outplace: as in
+            `trace`.
+        _module_class, _compilation_unit, _store_inputs: accepted.
 
     Raises:
         AttributeError: `mod` is no module, or `inputs` no dict.
@@ -159,7 +173,9 @@ def trace_module(
         name: ((), dict(given)) if example_inputs_is_kwarg else (_as_tuple(given), {})
         for name, given in inputs.items()
     }
-    return _trace_methods(mod, calls, check_trace, check_inputs, check_tolerance, strict)
+    return _trace_methods(
+        mod, calls, check_trace, check_inputs, check_tolerance, strict, _force_outplace
+    )
 
 
 def _as_tuple(item: Any) -> tuple[Any, ...]:
@@ -177,10 +193,11 @@ def _trace_methods(
     check_inputs: Any,
     tolerance: float,
     strict: bool,
+    outplace: bool,
 ) -> Any:
     from tangrad_jit.scripting.recording.objects import Program
 
-    program = Program(module)
+    program = Program(module, outplace)
     methods: dict[str, TracedGraph | None] = {}
     for name, (args, kwargs) in calls.items():
         call = module if name == "forward" else getattr(module, name)

@@ -27,6 +27,10 @@ __all__ = [
 ]
 
 
+# What `Arguments` says of their number and names, not of what is in them.
+_OF_THE_CALL = ("the arguments[0]: expected", "the arguments[1]: expected")
+
+
 class TracedGraph:
     """A graph with the structure of what it is called with and of what it returns.
 
@@ -85,7 +89,12 @@ class TracedGraph:
             held: the tensors of the captures, by name.
             program: runs other sizes, if it follows them.
         """
-        given = self.arguments.flatten((args, kwargs))
+        try:
+            given = self.arguments.flatten((args, kwargs))
+        except RuntimeError as error:
+            if program is None or not str(error).startswith(_OF_THE_CALL):
+                raise
+            return program(*args, **kwargs)  # which has defaults, and tells what it takes
         if program is not None and not self._is_example(given) and self._is_followed(given):
             return program(*args, **kwargs)
         graph, result = self._graph_for(given)

@@ -6,6 +6,7 @@ import builtins
 import contextlib
 import enum
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ import tangrad
 from tangrad_jit.scripting.code.walking import Use, copied, uses_of
 from tangrad_jit.scripting.program.texts import text_of
 from tangrad_jit.scripting.source.places import Place
+from tangrad_jit.scripting.types.annotations import type_of_value
 from tangrad_jit.scripting.types.kinds import (
     NUMBER,
     DictType,
@@ -74,8 +76,21 @@ _KINDS = {
 class ShownType:
     """A type as graphs answer for it."""
 
-    def __init__(self, held: Type) -> None:
-        self.held = held
+    def __init__(self, held: Type, shown: builtins.str = "") -> None:
+        self.held, self._shown = held, shown
+
+    def strides(self) -> list[int] | None:
+        """Return the strides that a trace has seen, or None."""
+        found = re.search(r"strides=\[([\d, ]*)\]", self._shown)
+        return None if found is None else [int(k) for k in found.group(1).split(", ")]
+
+    def sizes(self) -> list[int] | None:
+        """Return the sizes that a trace has seen, or None."""
+        if not self._shown:
+            return None
+        found = re.match(r"\w+\(((?:\d+, )*)", self._shown)
+        assert found is not None
+        return [int(k) for k in found.group(1).split(", ") if k]
 
     def kind(self) -> str:
         """Return the name of its kind: `TensorType`, `ListType`."""
@@ -166,9 +181,18 @@ class ScriptValue:
         """Give it another name."""
         self._name = name
 
+    def setDebugName(self, name: str) -> None:
+        """Give it another name."""
+        self._name = name
+
     def debugName(self) -> str:
         """Return its name."""
         return self._name
+
+    def toIValue(self) -> Any:
+        """Return the constant that it is, or None."""
+        is_constant = self._producer is not None and self._producer.kind() == "prim::Constant"
+        return self._producer.attributes.get("value") if is_constant else None
 
     @property
     def held(self) -> Type:
@@ -177,7 +201,7 @@ class ScriptValue:
 
     def type(self) -> ShownType:
         """Return its type."""
-        return ShownType(self._kind)
+        return ShownType(self._kind, self.shown)
 
     def hasDebugName(self) -> bool:
         """Return whether the program has named it."""
@@ -218,6 +242,14 @@ class Block:
     def outputs(self) -> Iterator[ScriptValue]:
         """Yield what it returns."""
         return iter(self.returned)
+
+    def paramNode(self) -> ScriptNode:
+        """Return a node that makes what it is given."""
+        made = ScriptNode("prim::Param", [])
+        made._made = self.given
+        return made
+
+    param_node = paramNode
 
     def returnNode(self) -> ScriptNode:
         """Return a node that takes what it returns."""
@@ -362,9 +394,44 @@ class ScriptNode:
 class ScriptGraph(Block):
     """The graph of a function or method."""
 
+    _before: ScriptNode | None = None
+
     def copy(self) -> ScriptGraph:
         """Return a graph with nodes and values of its own."""
         made: ScriptGraph = copied(self)
+        return made
+
+    def permuteInputs(self, order: list[int]) -> None:
+        """Put what it is given into another order, of the old places."""
+        self.given = [self.given[k] for k in order]
+
+    @contextlib.contextmanager
+    def insert_point_guard(self, node: ScriptNode) -> Iterator[None]:
+        """Have constants inserted before a node."""
+        before, self._before = self._before, node
+        try:
+            yield
+        finally:
+            self._before = before
+
+    def insertConstant(self, value: Any) -> ScriptValue:
+        """Insert a constant at the place where nodes are inserted: the end, unless it is set.
+
+        Raises:
+            ValueError: no graph has constants of its type.
+        """
+        kind = type_of_value(value)
+        if kind is None:
+            raise ValueError(f"a {type(value).__name__} cannot be a constant of a graph")
+        node = ScriptNode("prim::Constant", [])
+        node.attributes["value"] = value
+        names = {made.debugName() for one in self.every_node() for made in one.outputs()}
+        names |= {given.debugName() for given in self.given}
+        name = next(str(k) for k in range(len(names) + 1) if str(k) not in names)
+        made = node.add_output(ScriptValue(name, kind, node))
+        made.graph = self
+        at = len(self.held) if self._before is None else self.held.index(self._before)
+        self.held.insert(at, node)
         return made
 
     def take_values(self) -> None:

@@ -11,6 +11,7 @@ from tangrad_jit.scripting.check.functions import Parameter, Unit
 from tangrad_jit.scripting.machine._machine import Misfit
 from tangrad_jit.scripting.machine.kinds_of import kind_tag
 from tangrad_jit.scripting.machine.lower import entry_program
+from tangrad_jit.scripting.objects.profile import timed
 from tangrad_jit.scripting.objects.run_errors import raise_told
 from tangrad_jit.scripting.program.emit import program_of
 from tangrad_jit.scripting.program.staged import staged_program_of
@@ -132,6 +133,7 @@ class Entry:
             recording = follower()
             if recording is not None:
                 return recording.call(self.unit, self.is_method, self._called, args, kwargs)
+            return timed(self.unit, self._called, args, kwargs)
         return self._called(*args, **kwargs)
 
     def _called(self, *args: Any, **kwargs: Any) -> Any:

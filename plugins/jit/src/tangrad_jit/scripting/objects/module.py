@@ -17,7 +17,8 @@ from tangrad_jit.scripting.objects.entry import Entry
 from tangrad_jit.scripting.objects.function import ConstantMap
 from tangrad_jit.scripting.objects.schema import FunctionSchema
 from tangrad_jit.scripting.program.values import Unfitting, fitted
-from tangrad_jit.scripting.types.kinds import ClassType, InterfaceType
+from tangrad_jit.scripting.tree.nodes import SetAttr, every
+from tangrad_jit.scripting.types.kinds import ClassType, InterfaceType, ModuleType
 from tangrad_jit.tracing.annotations import Attribute
 from tangrad_jit.tracing.script_module import ScriptModule
 
@@ -304,13 +305,16 @@ class ScriptedModule(ScriptModule):
         """Return a copy in evaluation mode whose parameters need no gradients.
 
         Raises:
-            RuntimeError: the module is in training mode.
+            RuntimeError: the module is in training mode, or puts a module in another's place.
         """
         if self.training:
             raise RuntimeError(
                 "Freezing is currently only implemented for modules in eval mode. Please call "
                 ".eval() on your module before freezing."
             )
+        for module in self.modules():
+            for method in getattr(getattr(module, "script_unit", None), "methods", {}).values():
+                _refuse_swaps(method)
         made = copy.deepcopy(self)
         made.requires_grad_(False)
         return made
@@ -326,6 +330,20 @@ class ScriptedModule(ScriptModule):
     def extra_repr(self) -> str:
         """Show the class that was scripted."""
         return f"original_name={self.original_name}"
+
+
+def _refuse_swaps(method: Any) -> None:
+    """Refuse to freeze a method that sets a module.
+
+    Raises:
+        RuntimeError: it does.
+    """
+    for node in every(method.body):
+        if isinstance(node, SetAttr) and isinstance(node.value.type, (InterfaceType, ModuleType)):
+            raise RuntimeError(
+                "Freezing does not support SetAttr on an interface type: "
+                f"{method.name} sets {node.name}"
+            )
 
 
 def _check_swap(module: ScriptedModule, name: str, value: Any, known: Any) -> None:

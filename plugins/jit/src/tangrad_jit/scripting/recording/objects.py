@@ -31,10 +31,11 @@ class Program:
 
     Args:
         original: the module, or None.
+        outplace: record writes of whole tensors as ops that make new ones.
     """
 
-    def __init__(self, original: nn.Module | None) -> None:
-        self.original = original
+    def __init__(self, original: nn.Module | None, outplace: bool = False) -> None:
+        self.original, self.outplace = original, outplace
         self.owner = None if original is None else modules_of(original)
         self._methods: list[Method] = []
 
@@ -116,7 +117,7 @@ class Method:
                 `has_made` tells what ops have made.
             args, kwargs: what it is called with.
         """
-        recording = Recording(WORLD, watch, self.name)
+        recording = Recording(WORLD, watch, self.name, self.program.outplace)
         place = Place(self._source, 0, 0, 0, 0, self.name)
         if self.program.original is not None:
             kind = self.program.owner.script_unit.type

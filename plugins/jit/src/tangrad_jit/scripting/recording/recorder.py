@@ -70,6 +70,7 @@ class Recording(TorchFunctionMode):
         watch: told by `is_paused` while a script runs, and by `is_over` that one has run; its
             `has_made` tells whether an op of the run has made a tensor.
         name: of the function.
+        outplace: record writes of whole tensors as ops that make new ones.
 
     Attributes:
         failure: why the run is no program of the language, or "".
@@ -79,8 +80,8 @@ class Recording(TorchFunctionMode):
         shapes: the types of tensors in local variables, as graphs show them.
     """
 
-    def __init__(self, world: Any, watch: Any, name: str) -> None:
-        self._watch = watch
+    def __init__(self, world: Any, watch: Any, name: str, outplace: bool = False) -> None:
+        self._watch, self._outplace = watch, outplace
         self.failure = ""
         self.reads_form = self.reads_sizes = self.is_over = False
         self.kept: list[str] = []
@@ -268,6 +269,9 @@ class Recording(TorchFunctionMode):
                 return _CONSTANT
             given = [self.lift(arg) for arg in args]
             named = {key: self.lift(value) for key, value in kwargs.items()}
+            if self._outplace and getattr(tangrad.Tensor, name, None) is func:
+                func = getattr(tangrad.Tensor, name.removesuffix("_"), func)
+                self._watch.is_over |= name.endswith("_")
             return expression_of(self.check, func, given, named, place)
         except ScriptError as error:
             return error
