@@ -14,7 +14,7 @@ from tangrad_jit.scripting.objects.compilation_unit import units_of
 from tangrad_jit.scripting.tree.nodes import Expr
 from tangrad_jit.scripting.types import kinds
 
-__all__ = ["NEWEST_OF", "is_upgrader", "upgraded"]
+__all__ = ["upgraded"]
 
 _TEXT = """
 def div_tensor_0_3(self: Tensor, other: Tensor) -> Tensor:
@@ -95,9 +95,6 @@ def logspace_out_0_8(start: number, end: number, steps: Optional[int] = None,
     return torch.logspace(start, end, count, base, out=out)
 """
 
-#: Op -> the version from which on archives that have it are: an older one would mean it otherwise.
-NEWEST_OF = {"div": 4, "div_": 4, "full": 5, "linspace": 8, "logspace": 9, "gelu": 10}
-
 Given = tuple[list[Expr], dict[str, Expr]]
 
 
@@ -127,14 +124,12 @@ _TABLE: dict[str, tuple[int, Callable[[Given], str]]] = {
 }
 
 
-def is_upgrader(unit: Any) -> bool:
-    """Return whether a function stands for an op of an older archive."""
-    return any(unit is other for other in _units().values())
-
-
 @cache
 def _units() -> dict[str, Any]:
-    return units_of(_TEXT)
+    found = units_of(_TEXT)
+    for unit in found.values():
+        unit.stands_for_op = True
+    return found
 
 
 def upgraded(

@@ -12,7 +12,6 @@ import tangrad
 from tangrad import nn
 from tangrad_jit.scripting.archive.pickling import ObjectPickler
 from tangrad_jit.scripting.archive.records import Recorder, pickled
-from tangrad_jit.scripting.archive.upgraders import NEWEST_OF
 from tangrad_jit.scripting.check.classes import InterfaceUnit
 from tangrad_jit.scripting.check.functions import Unit
 from tangrad_jit.scripting.check.library_modules import result_of_library
@@ -27,8 +26,10 @@ from tangrad_jit.scripting.types.kinds import Type
 
 __all__ = ["write_function", "write_module"]
 
-# The version of archives whose ops have meant the same ever since.
+# The version of archives whose ops have meant the same ever since, and of those with other ops,
+# which an older one would mean otherwise.
 _VERSION = 3
+_NEWEST_OF = {"div": 4, "div_": 4, "full": 5, "linspace": 8, "logspace": 9, "gelu": 10}
 _CALLED = re.compile(r"\.(\w+)\(")
 
 
@@ -434,7 +435,7 @@ def _write(f: Any, made: _Archive, data: bytes, extra_files: dict[str, Any] | No
             put(f"{path}.debug_pkl", pickled(made.pickler(), records))
         put("constants.pkl", constants.finished())
         called = {name for text in made.files.values() for name in _CALLED.findall(text)}
-        newest = max([_VERSION, *(NEWEST_OF[name] for name in called & NEWEST_OF.keys())])
+        newest = max([_VERSION, *(_NEWEST_OF[name] for name in called & _NEWEST_OF.keys())])
         put("version", f"{newest}\n")
         put(".data/serialization_id", "0" * 40)
 

@@ -78,7 +78,10 @@ class Unit:
         machine: the program of the machine, or why there is none, once it is known.
         gains: whether the machine is faster than Python code, once it is known.
         first: what the first parameter means that is no value, or None: of a class method.
+        stands_for_op: whether it is what an op of an older archive means.
     """
+
+    stands_for_op = False
 
     def __init__(
         self,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad_jit.scripting.archive.upgraders import is_upgrader
 from tangrad_jit.scripting.code.canonical import order_outputs
 from tangrad_jit.scripting.code.constants import pool_constants
 from tangrad_jit.scripting.code.graph import Block, ScriptGraph, ScriptNode, ScriptValue
@@ -142,7 +141,7 @@ class _Lowering:
         return self._called(node.unit, given, node, "prim::CallMethod")
 
     def _called(self, unit: Any, given: list[ScriptValue], node: Any, kind: str) -> ScriptValue:
-        inline = self._inline or (kind == "prim::CallFunction" and is_upgrader(unit))
+        inline = self._inline or getattr(unit, "stands_for_op", False)
         if not inline or unit is None or self._depth > 64 or not _is_straight(unit.body):
             if kind == "prim::CallMethod":
                 return self.node(kind, given, node.type, node.place, name=node.name)

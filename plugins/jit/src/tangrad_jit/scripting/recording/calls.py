@@ -121,7 +121,7 @@ def _operator(check: Operators, name: str, args: list[Expr], place: Place) -> Ex
     if operator is not None and name[0] == "r":
         return check.binary(operator, args[1], args[0], place)
     if name in _COMPARED:
-        return check.call_named_op(name, args, {}, place)  # type: ignore[attr-defined, no-any-return]
+        return check.call_named_op(name, args, {}, place)
     return None
 
 

@@ -36,7 +36,7 @@ class Program:
 
     def __init__(self, original: nn.Module | None, outplace: bool = False) -> None:
         self.original, self.outplace = original, outplace
-        self.owner = None if original is None else modules_of(original)
+        self.owner: Any = None if original is None else modules_of(original)
         self._methods: list[Method] = []
 
     def method(self, call: Any, name: str) -> Method:
