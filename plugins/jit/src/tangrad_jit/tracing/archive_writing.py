@@ -104,7 +104,7 @@ def _write_text(
 
 def _describe(module: Any, prefix: str, tensors: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "name": module.original_name,
+        "name": getattr(module, "original_name", type(module).__name__),
         "training": module.training,
         "parameters": {},
         "buffers": {},

@@ -6,12 +6,13 @@ import ast
 from typing import Any
 
 import tangrad
+from tangrad_jit.scripting.check.op_calls import signatures
 from tangrad_jit.scripting.check.operators import Operators
 from tangrad_jit.scripting.source.places import Place, ScriptError
 from tangrad_jit.scripting.tree.nodes import Const, Expr, SliceOf, Subscript
 from tangrad_jit.scripting.types import kinds
 
-__all__ = ["READS", "attribute_name", "expression_of", "index_parts", "plain", "shape_text"]
+__all__ = ["READS", "attribute_name", "expression_of", "index_parts", "plain", "shape_text", "told"]
 
 #: What looks at a tensor, and gives no tensor: whoever follows values is told of it elsewhere.
 READS = frozenset(
@@ -53,6 +54,15 @@ _CASTS: dict[str, Any] = {
     "bool": tangrad.bool,
     "cpu": tangrad.device("cpu"),
 }
+# Inner ops that PyTorch has under the same name.
+_INNER = frozenset(
+    """
+    _chunk_cat _conj _conj_physical _dirichlet_grad _fft_c2c _fft_c2r _fft_r2c _int_mm
+    _log_softmax _log_softmax_backward_data _lu_with_info _neg_view _sample_dirichlet _scaled_mm
+    _softmax _softmax_backward_data _standard_gamma _standard_gamma_grad _to_copy
+    _unsafe_masked_index _unsafe_masked_index_put_accumulate _unsafe_view _assert
+    """.split()
+)
 # Arguments that say nothing of what is computed.
 _SILENT = ("_stacklevel",)
 
@@ -68,6 +78,26 @@ def plain(item: Any) -> Any:
     if isinstance(item, slice):
         return slice(plain(item.start), plain(item.stop), plain(item.step))
     return item
+
+
+def told(func: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments by name that say something: neither a default nor for warnings alone."""
+    defaults: dict[str, Any] = {}
+    if kwargs and (hasattr(func, "definition") or hasattr(func, "__wrapped__")):
+        found = signatures(getattr(func, "__wrapped__", func))
+        if len(found) == 1:
+            defaults = {p.name: p.default for p in found[0].parameters if not p.required}
+    return {
+        key: value
+        for key, value in kwargs.items()
+        if key not in _SILENT and not (key in defaults and _is_the(defaults[key], value))
+    }
+
+
+def _is_the(default: Any, value: Any) -> bool:
+    return default is value or (
+        type(default) is type(value) in (bool, int, float, str) and default == value
+    )
 
 
 def attribute_name(func: Any) -> str:
@@ -93,7 +123,8 @@ def expression_of(
         ScriptError: the language has no such call.
     """
     name = getattr(func, "__name__", "")
-    named = {key: value for key, value in kwargs.items() if key not in _SILENT}
+    if name.startswith("_") and name[1:2] != "_" and name.rstrip("_") not in _INNER:
+        raise ScriptError(f"{name} is none of PyTorch's ops", place)
     attribute = attribute_name(func)
     if attribute:
         return check.expr_of(check.attribute_of(args[0], attribute, place), place)
@@ -108,9 +139,9 @@ def expression_of(
         return check.call_method(args[0], "to", [to], {}, place)
     if getattr(tangrad.Tensor, name, None) is func:
         name = "detach" if name == "detach_" else name  # the object itself is followed
-        return check.call_method(args[0], name, args[1:], named, place)
+        return check.call_method(args[0], name, args[1:], kwargs, place)
     meaning = check.meaning(func, place, name)
-    return check.expr_of(check.call(meaning, args, named, place), place)
+    return check.expr_of(check.call(meaning, args, kwargs, place), place)
 
 
 def _operator(check: Operators, name: str, args: list[Expr], place: Place) -> Expr | None:

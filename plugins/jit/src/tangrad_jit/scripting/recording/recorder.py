@@ -31,6 +31,7 @@ from tangrad_jit.scripting.recording.calls import (
     index_parts,
     plain,
     shape_text,
+    told,
 )
 from tangrad_jit.scripting.recording.following import following
 from tangrad_jit.scripting.recording.sizes import TracedInt
@@ -249,8 +250,6 @@ class Recording(TorchFunctionMode):
             self.reads_form |= name in _FORM
             self.reads_sizes |= name in _OF_SIZES
             return None
-        if name in _INNER:
-            return ScriptError(f"{name} is none of PyTorch's ops")
         attribute = attribute_name(func)
         if name == "detach_" or attribute == "data":
             self._watch.is_over = True  # its graph knows tensors by memory, whatever their history
@@ -268,7 +267,7 @@ class Recording(TorchFunctionMode):
             if func in _MAKE_CONSTANTS and not _holds_sizes(args):
                 return _CONSTANT
             given = [self.lift(arg) for arg in args]
-            named = {key: self.lift(value) for key, value in kwargs.items()}
+            named = {key: self.lift(value) for key, value in told(func, kwargs).items()}
             if self._outplace and getattr(tangrad.Tensor, name, None) is func:
                 func = getattr(tangrad.Tensor, name.removesuffix("_"), func)
                 self._watch.is_over |= name.endswith("_")
@@ -517,7 +516,6 @@ _CONSTANT = object()
 # What tells dimensions and dtypes of a tensor, and what depends on its sizes.
 _FORM = frozenset(("dim", "ndimension", "ndim", "dtype", "element_size"))
 _OF_SIZES = frozenset(("__len__", "stride", "is_contiguous", "storage_offset"))
-_INNER = ("_recurrent_layer",)
 _WHOLE = (nn.LSTM, nn.GRU, nn.RNN, nn.LSTMCell, nn.GRUCell, nn.RNNCell, nn.MultiheadAttention)
 
 

@@ -6,6 +6,7 @@ import io
 from typing import Any
 
 from tangrad import nn
+from tangrad.serialization import SerializationError
 from tangrad_jit.scripting.code.printer import UnprintableError
 from tangrad_jit.scripting.objects.function import ScriptedFunction
 from tangrad_jit.scripting.objects.module import ScriptedModule, ScriptMethod
@@ -21,6 +22,20 @@ def _loaded(content: bytes) -> Any:
     from tangrad_jit.tracing.archive import load
 
     return load(io.BytesIO(content))
+
+
+def _is_read(save: Any) -> bool:
+    """Return whether an archive has a form for a trace, and is read again.
+
+    Ops of the core that are none of PyTorch's have none, and earlier archives do.
+    """
+    file = io.BytesIO()
+    try:
+        save(file)
+        _loaded(file.getvalue())
+    except (UnprintableError, SerializationError):
+        return False
+    return True
 
 
 class TracedFunction(ScriptedFunction):
@@ -45,12 +60,10 @@ class TracedFunction(ScriptedFunction):
         """Write the function to an archive that PyTorch reads, too; see `jit.save`."""
         from tangrad_jit.tracing.archive_writing import write
 
-        try:
-            super().save(io.BytesIO())
-        except UnprintableError:  # what the archives of scripts have no form for, ours do
-            write(f, _extra_files, {"forward": self._traced}, function=self.name)
-        else:
+        if _is_read(super().save):
             super().save(f, _extra_files)
+        else:
+            write(f, _extra_files, {"forward": self._traced}, function=self.name)
 
 
 class _TracedMethod(ScriptMethod):
@@ -114,11 +127,8 @@ class TracedScript(ScriptedModule, TopLevelTracedModule):
         """Write the module to an archive that PyTorch reads, too; see `jit.save`."""
         from tangrad_jit.tracing.archive_writing import write
 
-        try:
-            super().save(io.BytesIO())
-        except UnprintableError:  # what the archives of scripts have no form for, ours do
-            if self.methods.keys() != self.script_unit.methods.keys():
-                raise
-            write(f, _extra_files, self.methods, module=self)
-        else:
+        whole = self.methods.keys() == self.script_unit.methods.keys()
+        if not whole or _is_read(super().save):
             super().save(f, _extra_files)
+        else:
+            write(f, _extra_files, self.methods, module=self)

@@ -1,0 +1,100 @@
+"""Traces of the library's modules: programs of the language, which PyTorch and we read."""
+
+import io
+import zipfile
+
+import pytest
+import torch
+
+import tangrad
+from tangrad import jit, nn
+
+IMAGE = (1, 2, 8, 8)
+MODULES = [
+    ("Linear", (4, 3), (2, 4)),
+    ("Conv1d", (2, 3, 3), (1, 2, 8)),
+    ("Conv2d", (2, 3, 3), IMAGE),
+    ("Conv3d", (2, 3, 3), (1, 2, 5, 5, 5)),
+    ("ConvTranspose2d", (2, 3, 3), IMAGE),
+    ("BatchNorm1d", (4,), (3, 4)),
+    ("BatchNorm2d", (2,), IMAGE),
+    ("LayerNorm", (4,), (2, 4)),
+    ("GroupNorm", (2, 4), (2, 4, 3)),
+    ("InstanceNorm2d", (2,), IMAGE),
+    ("RMSNorm", (4,), (2, 4)),
+    ("MaxPool1d", (2,), (1, 2, 8)),
+    ("MaxPool2d", (2,), IMAGE),
+    ("AvgPool2d", (2,), IMAGE),
+    ("AdaptiveAvgPool2d", (2,), IMAGE),
+    ("AdaptiveMaxPool2d", (2,), IMAGE),
+    ("LPPool2d", (2, 2), IMAGE),
+    *((name, (), (3, 4)) for name in "ReLU GELU SiLU ELU CELU SELU Hardtanh Hardswish".split()),
+    *((name, (), (3, 4)) for name in "LeakyReLU PReLU Softplus Softshrink Tanhshrink GLU".split()),
+    *((name, (), (3, 4)) for name in "Mish ReLU6 LogSigmoid Softsign Hardshrink Dropout".split()),
+    *((name, (-1,), (3, 4)) for name in "Softmax LogSoftmax Softmin".split()),
+    ("Threshold", (0.1, 1.0), (3,)),
+    ("Flatten", (), (2, 3, 4)),
+    ("Unflatten", (1, (2, 2)), (3, 4)),
+    ("PixelShuffle", (2,), (1, 4, 3, 3)),
+    ("Upsample", (None, 2), IMAGE),
+    ("UpsamplingBilinear2d", (None, 2), IMAGE),
+    ("ReflectionPad2d", (1,), IMAGE),
+    ("ConstantPad2d", (1, 2.0), IMAGE),
+    ("Fold", ((4, 4), 2), (1, 8, 9)),
+    ("Unfold", (2,), IMAGE),
+    ("ChannelShuffle", (2,), (1, 4, 2, 2)),
+    ("TransformerEncoderLayer", (8, 2, 16), (3, 2, 8)),
+]
+WITHIN = [("LSTM", (4, 5), (3, 2, 4)), ("GRU", (4, 5), (3, 2, 4)), ("LSTMCell", (4, 5), (2, 4))]
+
+
+class Around(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x * 1)
+
+
+def listed(result):
+    if isinstance(result, (tuple, list)):
+        return [tensor for part in result for tensor in listed(part)]
+    return [result.detach().tolist()]
+
+
+def close(one, other):
+    return torch.allclose(torch.tensor(one), torch.tensor(other), atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "args", "shape", "within"),
+    [(*m, within) for m in MODULES for within in (False, True)] + [(*m, True) for m in WITHIN],
+)
+def test_the_trace_of_a_module_is_read_by_pytorch_and_us(name, args, shape, within):
+    module = getattr(nn, name)(*args).eval()
+    module = Around(module) if within else module
+    x = tangrad.randn(shape)
+    traced, wanted = jit.trace(module, x, check_trace=False), listed(module(x))
+    file = io.BytesIO()
+    traced.save(file)
+    with zipfile.ZipFile(file) as archive:
+        assert "format" not in archive.namelist()
+    found = [listed(traced(x))]
+    for side, given in ((tangrad, x), (torch, torch.tensor(x.tolist()))):
+        file.seek(0)
+        found.append(listed(side.jit.load(file)(given)))
+    for one in found:
+        assert len(one) == len(wanted)
+        assert all(map(close, one, wanted))
+
+
+def test_what_pytorch_has_no_form_for_is_saved_in_ours():
+    for module, shape in ((Around(nn.RNN(4, 5)), (3, 2, 4)), (nn.LSTM(4, 5), (3, 2, 4))):
+        x = tangrad.randn(shape)
+        traced = jit.trace(module, x, check_trace=False)
+        file = io.BytesIO()
+        traced.save(file)
+        file.seek(0)
+        assert listed(jit.load(file)(x)) == listed(module(x))
