@@ -146,3 +146,31 @@ def test_a_script_beside_what_no_program_has_is_refused():
     scripted = jit.script(other)
     with pytest.raises(RuntimeError, match="no module inside"):
         jit.trace(lambda x: scripted(x), tangrad.ones(2, 3))
+
+
+class Marked(tangrad.Tensor):
+    pass
+
+
+def in_autocast(x):
+    with tangrad.autocast("cpu", dtype=tangrad.bfloat16):
+        return x @ x
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: tangrad.func.vmap(lambda row: row.sum(-1) + row[0])(x) * 2,
+        lambda x: tangrad.func.grad(lambda y: (y * y).sum())(x),
+        lambda x: (x.as_subclass(Marked) * 2).sum(),
+        in_autocast,
+    ],
+    ids=["vmap", "grad", "subclass", "autocast"],
+)
+def test_what_no_program_shows_is_in_the_graph_of_the_example_alone(program):
+    traced = jit.trace(program, tangrad.randn(3, 3), check_trace=False)
+    x = tangrad.randn(3, 3)
+    assert not hasattr(traced, "script_unit")
+    tangrad.testing.assert_close(traced(x), program(x), check_dtype=True)
+    with pytest.raises(RuntimeError, match="calls scripts"):
+        jit.trace(lambda x: program(OURS.turned(x)), x, check_trace=False)

@@ -33,6 +33,7 @@ from tangrad_jit.scripting.recording.calls import (
     shape_text,
     told,
 )
+from tangrad_jit.scripting.recording.dead_code import without_dead
 from tangrad_jit.scripting.recording.following import following
 from tangrad_jit.scripting.recording.sizes import TracedInt
 from tangrad_jit.scripting.recording.unit import RecordedUnit
@@ -47,7 +48,6 @@ from tangrad_jit.scripting.tree.nodes import (
     Invoke,
     Local,
     Node,
-    OpCall,
     SetItem,
     TupleItem,
     Unpack,
@@ -92,6 +92,7 @@ class Recording(TorchFunctionMode):
         self._exprs: dict[int, Expr] = {}
         self._modules: dict[int, Expr] = {}
         self._held: list[Any] = []
+        self._storages: set[int] = set()
         self._whole: list[Any] = []
         self._is_quiet = False
         self._count = 0
@@ -144,6 +145,7 @@ class Recording(TorchFunctionMode):
                 self.module(child, inner, GetAttr(expr.place, inner, expr, name))
 
     def _know(self, tensor: Any, expr: Expr) -> None:
+        self._storages.add(_storage_of(tensor))
         if isinstance(expr, Local):
             self.shapes[expr.name] = shape_text(tensor)
         self._exprs[id(tensor)] = expr
@@ -180,7 +182,7 @@ class Recording(TorchFunctionMode):
             if isinstance(known, Local) and known.name in self._unnamed:
                 self._call_as_program(tensor, known.name)
             return known
-        if self._watch.has_made(tensor):
+        if self._watch.has_made(tensor) or _storage_of(tensor) in self._storages - {0}:
             raise ScriptError("a tensor is used that a call has made which is not seen", place)
         found = Const(place, kinds.TENSOR, tensor.detach())
         self._know(tensor, found)
@@ -257,6 +259,8 @@ class Recording(TorchFunctionMode):
             self.reads_form |= attribute in _FORM
             return None
         place = self.place()
+        if any(map(tangrad.is_autocast_enabled, _devices_of(args))):
+            return ScriptError("autocast is active, whose conversions are no calls", place)
         try:
             if name in ("__getitem__", "__setitem__"):
                 owner = self.lift(args[0])
@@ -475,7 +479,7 @@ class Recording(TorchFunctionMode):
             raise ScriptError(self.failure)
         value = self.lift(result)
         self.is_over = True
-        body = _without_dead(self.body, value)
+        body = without_dead(self.body, value)
         self.shapes = {self._names.get(name, name): text for name, text in self.shapes.items()}
         for node in every([*body, value]):
             if isinstance(node, Local):
@@ -537,6 +541,17 @@ def is_straight(unit: Unit) -> bool:
     return all(one is None or is_straight(one) for one in called)
 
 
+def _storage_of(tensor: Any) -> int:
+    """Return where a tensor's memory begins, or 0 of one that has none."""
+    return int(tensor.untyped_storage().data_ptr()) if tensor.layout == tangrad.strided else 0
+
+
+def _devices_of(item: Any) -> set[str]:
+    if isinstance(item, (tuple, list)):
+        return {name for member in item for name in _devices_of(member)}
+    return {item.device.type} if isinstance(item, tangrad.Tensor) else set()
+
+
 def _is_size(func: Any) -> bool:
     return getattr(func, "__name__", "") in ("size", "numel", "nelement")
 
@@ -561,32 +576,3 @@ def _is_of_tensors(kind: Type) -> bool:
     if isinstance(kind, DictType):
         return _is_of_tensors(kind.value)
     return kind == kinds.TENSOR
-
-
-def _without_dead(body: list[Node], result: Expr) -> list[Node]:
-    """Return statements without those that compute what nobody uses and do nothing else."""
-    used = {node.name for node in every(result) if isinstance(node, Local)}
-    kept: list[Node] = []
-    for node in reversed(body):
-        if isinstance(node, Assign) and _is_pure(node.value):
-            names = node.target.targets if isinstance(node.target, Unpack) else [node.target]
-            if used.isdisjoint(names):
-                continue
-        kept.append(node)
-        used.update(part.name for part in every(node) if isinstance(part, Local))
-    return kept[::-1]
-
-
-def _is_pure(value: Expr) -> bool:
-    for node in every(value):
-        if isinstance(node, OpCall):
-            definition = getattr(node.callee, "definition", None)
-            random = definition is None and not isinstance(node.callee, str)
-            if node.name.endswith("_") or random or getattr(definition, "random", False):
-                return False
-        if isinstance(node, (Call, Invoke)):
-            return False
-        builtin = getattr(node, "builtin", None)
-        if builtin is not None and (builtin.writes or builtin.name.endswith("_")):
-            return False
-    return True
