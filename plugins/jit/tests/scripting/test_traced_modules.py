@@ -98,3 +98,28 @@ def test_what_pytorch_has_no_form_for_is_saved_in_ours():
         traced.save(file)
         file.seek(0)
         assert listed(jit.load(file)(x)) == listed(module(x))
+
+
+def test_what_nobody_uses_is_left_out_unless_it_does_more():
+    def program(x, held):
+        x.sin().cos()
+        tangrad.add(x, 1, out=held)
+        nn.functional.relu(held, inplace=True)
+        nn.functional.dropout(x, 0.5)
+        x.bernoulli()
+        y = held[0]
+        return y + tangrad.rand(3)
+
+    x, held = tangrad.randn(2, 3).clamp(0, 1), tangrad.zeros(2, 3)
+    traced = jit.trace(program, (x, held), check_trace=False)
+    assert "sin" not in traced.code
+    file = io.BytesIO()
+    traced.save(file)
+    file.seek(0)
+    results = []
+    for run in (program, traced, jit.load(file)):
+        tangrad.manual_seed(3)
+        held = tangrad.zeros(2, 3)
+        results.append((run(x, held).tolist(), held.tolist()))
+    assert results[0] == results[2]
+    assert results[0][1] == results[1][1]

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
+from tangrad.plugin import find_op
+from tangrad_jit.scripting.check.op_calls import is_op
 from tangrad_jit.scripting.tree.nodes import (
     Assign,
     Call,
+    Const,
     Expr,
     Invoke,
     Local,
@@ -15,6 +21,11 @@ from tangrad_jit.scripting.tree.nodes import (
 )
 
 __all__ = ["without_dead"]
+
+# Ops that are made of others which draw say so by their names alone.
+_DRAWING = re.compile(
+    "rand|bernoulli|normal|dropout|multinomial|binomial|poisson|gumbel|rrelu|gamma|dirichlet"
+)
 
 
 def without_dead(body: list[Node], result: Expr) -> list[Node]:
@@ -32,15 +43,27 @@ def without_dead(body: list[Node], result: Expr) -> list[Node]:
 
 
 def _is_pure(value: Expr) -> bool:
-    for node in every(value):
-        if isinstance(node, OpCall):
-            definition = getattr(node.callee, "definition", None)
-            random = definition is None and not isinstance(node.callee, str)
-            if node.name.endswith("_") or random or getattr(definition, "random", False):
-                return False
-        if isinstance(node, (Call, Invoke)):
-            return False
-        builtin = getattr(node, "builtin", None)
-        if builtin is not None and (builtin.writes or builtin.name.endswith("_")):
-            return False
-    return True
+    return not any(map(_does_more, every(value)))
+
+
+def _does_more(node: Any) -> bool:
+    """Return whether a node does more than compute a value, or may do so."""
+    if isinstance(node, (Call, Invoke)):
+        return True
+    if isinstance(node, OpCall):
+        callee = node.callee
+        if isinstance(callee, str):
+            callee = find_op(callee) if is_op(callee) else None
+        definition = getattr(callee, "definition", None)
+        given = [*node.args, *node.kwargs.values()]
+        return (
+            node.name.endswith("_")
+            or definition is None
+            or bool(definition.random)
+            or _DRAWING.search(node.name) is not None
+            or "out" in node.kwargs
+            # It may write what it is given, as `inplace` and `training` say.
+            or any(isinstance(arg, Const) and arg.value is True for arg in given)
+        )
+    builtin = getattr(node, "builtin", None)
+    return builtin is not None and (builtin.writes or builtin.name.endswith("_"))
