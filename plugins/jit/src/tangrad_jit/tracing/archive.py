@@ -1,4 +1,8 @@
-"""`jit.save` and `jit.load`: a zip of graphs, tensors and structure. No code is run on loading.
+"""`jit.save` and `jit.load`, and the form of archives in which traces are that no script can be.
+
+Scripts, and traces whose runs are programs of the script language, are in PyTorch's form
+(`tangrad_jit.scripting.archive`). This one is a zip of graphs, tensors and structure; no code is
+run on loading.
 
 format            "tangrad.jit 1"
 structure.json    modules, names, training flags, structures of arguments and results
@@ -44,7 +48,8 @@ _LARGEST_TEXT = 1 << 28
 def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     """Write a scripted or traced module or function.
 
-    What is scripted is written in PyTorch's form, which its own `jit.load` reads, too.
+    What is scripted, and a trace that is a program, too, are written in PyTorch's form, which its
+    own `jit.load` reads.
 
     Args:
         m: what `script`, `trace` or `trace_module` returned.

@@ -62,12 +62,11 @@ def trace(
 ) -> Any:
     """Return a traced function, or module with the parameters and buffers of the one given.
 
-    A graph holds for the sizes of its example. Called with another number of rows for the first
-    time, saved or frozen, the program is also run with one row more and with two: if its graph then
-    differs in nothing but sizes that grow with the rows, the traced one takes batches of any number
-    of rows. Called with other sizes or dtypes, the program is recorded again for these, and the
-    call is refused if it then calls other ops. What was saved has no program, and refuses. Values
-    at which Python looked are constants of the graph, which a `TracerWarning` tells.
+    A graph holds for the sizes of its example. For others the run is a program of the script
+    language, which computes what depends on sizes, and in which scripts stay calls; where Python
+    has compared sizes, or asked for dimensions or dtypes, the run is recorded anew, and a call is
+    refused for which it calls other ops. Values at which Python looked are constants, which a
+    `TracerWarning` tells.
 
     Args:
         func: function, module, or the bound `forward` of one, which is traced as the module.
