@@ -487,3 +487,8 @@ def of_default_members(x):
 def dtype_of_either(x):
     dtype = x.dtype if torch.is_floating_point(x) else torch.float64
     return torch.zeros([2], dtype=dtype)
+
+
+@case((True, 3, 2.5, torch.tensor(1.5)), (False, -1, 0.5, torch.tensor(7)))
+def complex_of_pairs(yes: bool, n: int, a: float, x):
+    return complex(yes, not yes), complex(yes, a), complex(n, yes), complex(x, x), complex(a, x)
