@@ -409,3 +409,24 @@ def takes_second(x):
 def test_an_index_beyond_a_tensor_is_told_with_its_size():
     with pytest.raises(RuntimeError, match="index 1 out of range for tensor of size"):
         tangrad.jit.script(takes_second)(tangrad.ones(0))
+
+
+def test_deletion_and_expansion_that_are_not_there_are_named():
+    @tangrad.jit.script
+    class Bare:
+        def __init__(self):
+            self.a = 1
+
+    def deleted() -> int:
+        bare = Bare()
+        del bare[1]
+        return bare.a
+
+    def expanded():
+        held = {"a": 1}
+        return {**held}
+
+    with pytest.raises(RuntimeError, match="Class does not define __delitem__"):
+        tangrad.jit.script(deleted)
+    with pytest.raises(RuntimeError, match="Dict expansion"):
+        tangrad.jit.script(expanded)

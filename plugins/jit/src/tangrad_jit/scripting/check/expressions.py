@@ -133,7 +133,9 @@ class Expressions(Operators):
     def _on_Dict(self, node: ast.Dict, hint: Type | None) -> Expr:
         place = self.place(node)
         if any(key is None for key in node.keys):
-            raise FrontendError("** in a dict isn't supported", place)
+            raise FrontendError(
+                "Dict expansion by ** isn't supported; update a dict by another", place
+            )
         key_hint = hint.key if isinstance(hint, DictType) else None
         value_hint = hint.value if isinstance(hint, DictType) else None
         keys = [self.expr(key, key_hint) for key in node.keys if key is not None]

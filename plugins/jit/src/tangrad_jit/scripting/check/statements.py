@@ -295,6 +295,8 @@ class Statements(Assignments):
                 )
             args = [self.expr(target.value), self.expr(target.slice)]
             if isinstance(args[0].type, ClassType):
+                if "__delitem__" not in args[0].type.unit.methods:
+                    raise ScriptError("Class does not define __delitem__", self.place(target))
                 removed = self.call_method(args[0], "__delitem__", args[1:], {}, place)
                 made.append(Do(place, removed))
                 continue
