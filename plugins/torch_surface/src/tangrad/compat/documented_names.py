@@ -6,7 +6,7 @@ Written by tools/documented_names.py.
 # anchor of a section -> names below `torch`
 SECTIONS: dict[str, str] = {
     "parts-that-are-not-installed": (
-        "Tensor.backward Tensor.sum Tensor.view ao.quantization autograd.backward "
+        "Tensor.backward Tensor.data Tensor.sum Tensor.view ao.quantization autograd.backward "
         "autograd.profiler compile complex32 cuda.Stream float4_e2m1fn_x2 float8_e4m3fn "
         "float8_e5m2 float8_e8m0fnu int1 int7 jit jit.script jit.trace profiler "
         "set_float32_matmul_precision set_flush_denormal set_num_interop_threads sum uint1 uint7 "
