@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
+from tangrad.ops.nn.fusing import unseen_on_host
 from tangrad.ops.nn.loss import _reduction
-from tangrad.plugin import composite, level_of, op, refuse_values
+from tangrad.plugin import batched_front, composite, level_of, op, refuse_values
 
 # The logarithm of a path that does not exist. Finite, so that differences of such are no NaN.
 _NEVER = -1e30
@@ -189,6 +190,87 @@ def _log_likelihood(
     return tangrad.logaddexp(final, label).squeeze(1)
 
 
+def _by_tensor_code(log_probs: Any, targets: Any, ends: Any, counts: Any, blank: int) -> Any:
+    return -_log_likelihood(as_log_softmax(log_probs), targets, ends, counts, 0, blank)
+
+
+def _gradient(grad: Any, log_probs: Any, targets: Any, ends: Any, counts: Any, blank: int) -> Any:
+    """Pull the losses' gradient back through the tensor code, which can be differentiated again."""
+
+    def losses(logs: Any) -> Any:
+        return _by_tensor_code(logs, targets, ends, counts, blank)
+
+    return tangrad.func.vjp(losses, log_probs)[1](grad)[0]
+
+
+def _ctc_vjp(g: Any, log_probs: Any, targets: Any, ends: Any, counts: Any, blank: int) -> Any:
+    pull = _gradient if tangrad.is_grad_enabled() else _ctc_loss_backward
+    return pull(g, log_probs, targets, ends, counts, blank)
+
+
+def _merged(size: int, dims: Any, axes: tuple[int, ...], tensors: tuple[Any, ...]) -> list[Any]:
+    """Make a batch's dimension part of that of the samples, which is one of each tensor."""
+    return [
+        batched_front(x, dim, size).movedim(0, axis).flatten(axis, axis + 1)
+        for x, dim, axis in zip(tensors, dims, axes, strict=False)
+    ]
+
+
+def _ctc_batch(size: int, dims: Any, *args: Any) -> Any:
+    merged = _merged(size, dims, (1, 0, 0, 0), args[:4])
+    return _ctc_loss(*merged, args[4]).unflatten(0, (size, -1)), 0
+
+
+def _ctc_backward_batch(size: int, dims: Any, *args: Any) -> Any:
+    merged = _merged(size, dims, (0, 1, 0, 0, 0), args[:5])
+    return _ctc_loss_backward(*merged, args[5]).unflatten(1, (size, -1)), 1
+
+
+_ctc_loss_backward = op(
+    "_ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor targets, Tensor ends, Tensor counts,"
+    " int blank) -> Tensor",
+    dtypes="floating",
+    shape=lambda log_probs: log_probs.shape,
+    dtype=lambda log_probs: log_probs.dtype,
+    decompose=_gradient,
+    vjp="none: `_ctc_loss` takes tensor code where further derivatives may follow",
+    batch=_ctc_backward_batch,
+    function=False,
+    method=False,
+    doc="Compute the gradient of `_ctc_loss` by the log-probabilities.",
+)
+
+_ctc_loss = op(
+    "_ctc_loss(Tensor log_probs, Tensor targets, Tensor ends, Tensor counts, int blank) -> Tensor",
+    dtypes="floating",
+    shape=lambda log_probs: (log_probs.shape[1],),
+    dtype=lambda log_probs: log_probs.dtype,
+    decompose=_by_tensor_code,
+    vjp={
+        "log_probs": lambda g, log_probs, targets, ends, counts, blank: _ctc_vjp(
+            g, log_probs, targets, ends, counts, blank
+        )
+    },
+    jvp=lambda log_probs, targets, ends, counts, blank, log_probs_t: tangrad.func.jvp(
+        lambda logs: _by_tensor_code(logs, targets, ends, counts, blank),
+        (log_probs,),
+        (log_probs_t,),
+    )[1],
+    batch=_ctc_batch,
+    function=False,
+    method=False,
+    doc="""Take the losses (N) of `ctc_loss`, 1e30 and more of targets that are too long.
+
+    Args:
+        log_probs: (T, N, C).
+        targets: labels, padded to (N, S), int64.
+        ends: steps that count (N), int64.
+        counts: labels of each target (N), int64.
+        blank: the label that stands for none.
+    """,
+)
+
+
 @composite(
     "ctc_loss(Tensor log_probs, Tensor targets, any input_lengths, any target_lengths,"
     " int blank=0, str reduction='mean', bool zero_infinity=False) -> Tensor",
@@ -283,5 +365,8 @@ def _ctc(
     ends, lengths = (
         tangrad.tensor(x, dtype=tangrad.int64, device=log_probs.device) for x in (inputs, counts)
     )
+    if unseen_on_host(log_probs, padded):
+        labels = padded.to(tangrad.int64)
+        return _ctc_loss(log_probs, labels, ends, lengths, blank), lengths
     logs = as_log_softmax(log_probs)
     return -_log_likelihood(logs, padded, ends, lengths, min(inputs, default=0), blank), lengths
