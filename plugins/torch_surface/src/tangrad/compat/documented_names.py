@@ -30,7 +30,7 @@ SECTIONS: dict[str, str] = {
     ),
     "devices": (
         "Tensor.cpu backends.cuda.preferred_blas_library backends.cudnn.allow_tf32 "
-        "backends.cudnn.enabled cpu"
+        "backends.cudnn.enabled cpu cuda.CUDAGraph"
     ),
     "beyond-pytorch": "utils.data.DataLoader",
     "tools": "Tensor.mm hub.load mm ops.aten ops.aten.mm.default",
