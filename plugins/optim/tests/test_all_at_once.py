@@ -167,3 +167,32 @@ def test_clipping_is_that_of_torch() -> None:
         sides.append([total.tolist(), *[p.grad.tolist() for p in params[:3]]])
     for a, b in zip(*sides, strict=True):
         assert np.allclose(a, b, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW"])
+@pytest.mark.parametrize("key", ["step", "exp_avg", "exp_avg_sq"])
+def test_state_on_another_device_is_refused(name, key):
+    parameter = tangrad.nn.Parameter(tangrad.ones(3))
+    parameter.grad = tangrad.ones(3)
+    optimizer = getattr(tangrad.optim, name)([parameter])
+    optimizer.step()
+    before = parameter.tolist()
+    state = optimizer.state[parameter]
+    state[key] = state[key].to("meta")
+    with pytest.raises((RuntimeError, NotImplementedError), match="device|meta"):
+        optimizer.step()
+    assert parameter.tolist() == before
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "NAdam", "RAdam", "RMSprop", "Adagrad", "SGD"])
+def test_steps_are_counted_on_the_host_whatever_the_default_device(name):
+    found = []
+    for device in ("cpu", "meta", "reference"):
+        parameter = tangrad.nn.Parameter(tangrad.ones(3, device="cpu"))
+        with tangrad.device(device):
+            optimizer = getattr(tangrad.optim, name)([parameter], lr=0.1)
+            for _ in range(2):
+                parameter.grad = tangrad.ones(3, device="cpu")
+                optimizer.step()
+        found.append(parameter.tolist())
+    assert found[0] == found[1] == found[2]

@@ -480,7 +480,8 @@ cdef DeviceRuntime kernel_device(Op op, tuple args):
             if first is None:
                 first = t
             elif t.storage_.dev.type is not first.storage_.dev.type or t.storage_.dev.index != first.storage_.dev.index:
-                if not op.definition.mixes_devices:
+                mixes = op.definition.mixes_devices
+                if not mixes or mixes == "cpu" and t.storage_.dev.type.name != "cpu":
                     raise RuntimeError(
                         f"{op.title}: expected all tensors to be on the same device, but found at least two devices, "
                         f"{first.storage_.dev.device} and {t.storage_.dev.device}! Move one with .to(device).")

@@ -29,8 +29,8 @@ class Results:
         extra_dims: dimensions that a dim argument may name beyond those of the first tensor.
         any_dim: function over the list of tensors that says whether no dim argument is wrong; it
             is then 0.
-        mixes_devices, allows_none_in_list: whether operands may be on several devices; whether
-            None may stand among the tensors of a list.
+        mixes_devices, allows_none_in_list: whether operands may be on several devices ("cpu": on
+            that of the first and on the CPU); whether None may stand among the tensors of a list.
     """
 
     shape: Any = None
@@ -45,7 +45,7 @@ class Results:
     numbers: bool = False
     extra_dims: int = 0
     any_dim: Any = None
-    mixes_devices: bool = False
+    mixes_devices: bool | str = False
     allows_none_in_list: bool = False
 
 

@@ -544,7 +544,7 @@ def _value(number: Any) -> Any:
 
 def _step_number() -> Any:
     # A tensor, as in PyTorch's state dicts; float32 counts exactly up to 2**24.
-    return tangrad.tensor(0.0, dtype=tangrad.float32)
+    return tangrad.tensor(0.0, dtype=tangrad.float32, device="cpu")
 
 
 def _refuse_tensor_lr(lr: Any) -> None:

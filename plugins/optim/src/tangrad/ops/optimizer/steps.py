@@ -305,7 +305,7 @@ _fused_adam_ = op(
     " Tensor? found_inf=None) -> ()",
     dtypes="floating",
     decompose=_fused_adam_tensors(decoupled=False),
-    mixes_devices=True,
+    mixes_devices="cpu",  # where steps are counted
     vjp="none: its arguments are overwritten",
     method=False,
     samples=_adam_samples,
@@ -319,7 +319,7 @@ _fused_adamw_ = op(
     " Tensor? found_inf=None) -> ()",
     dtypes="floating",
     decompose=_fused_adam_tensors(decoupled=True),
-    mixes_devices=True,
+    mixes_devices="cpu",  # where steps are counted
     vjp="none: its arguments are overwritten",
     method=False,
     samples=_adam_samples,
