@@ -174,3 +174,9 @@ def test_what_no_program_shows_is_in_the_graph_of_the_example_alone(program):
     tangrad.testing.assert_close(traced(x), program(x), check_dtype=True)
     with pytest.raises(RuntimeError, match="calls scripts"):
         jit.trace(lambda x: program(OURS.turned(x)), x, check_trace=False)
+
+
+def test_a_constant_that_needs_a_gradient_is_refused_beside_scripts():
+    held = tangrad.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="requires grad as a constant"):
+        jit.trace(lambda x: OURS.turned(x) + OURS.turned(held), tangrad.ones(3))

@@ -43,6 +43,13 @@ def parted(x: Tensor) -> Tuple[Tensor, List[Tensor], Dict[str, Tensor]]:
 
 
 @torch.jit.script
+def parted_by(x: Tensor, held: Tensor) -> Tensor:
+    if bool(x.sum() > 0):
+        return held + 1
+    return held - x
+
+
+@torch.jit.script
 def counted(x: Tensor) -> int:
     n = 0
     while bool(x.sum() > n):
@@ -107,6 +114,14 @@ def of_constants(x):
     held = torch.tensor([1.0, 2.0, 3.0]) * 1
     held += turned(x)
     return held, torch.stack([held, x]), torch.cat((x, held), 0)
+
+
+HELD = torch.ones(3) * 4
+
+
+@case([up(3)], [-up(3)])
+def of_what_is_held(x):
+    return parted_by(x - 1.0, HELD) + 1.0
 
 
 INNER = torch.jit.trace(function, (up(3),))

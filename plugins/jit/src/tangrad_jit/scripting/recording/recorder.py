@@ -184,7 +184,13 @@ class Recording(TorchFunctionMode):
             return known
         if self._watch.has_made(tensor) or _storage_of(tensor) in self._storages - {0}:
             raise ScriptError("a tensor is used that a call has made which is not seen", place)
-        found = Const(place, kinds.TENSOR, tensor.detach())
+        if tensor.requires_grad:
+            raise ScriptError(
+                "Cannot insert a Tensor that requires grad as a constant. Consider making it a "
+                "parameter or input, or detaching the gradient",
+                place,
+            )
+        found = Const(place, kinds.TENSOR, tensor)
         self._know(tensor, found)
         return found
 
@@ -217,12 +223,22 @@ class Recording(TorchFunctionMode):
         """Return a number that the program computes of sizes."""
         if self.failure:
             return number
+        with self._quietly():
+            try:
+                made = self.check.binary(operator, self.lift(left), self.lift(right), self.place())
+            except ScriptError as error:
+                self.fail(error)
+                return number
+            return self._named(number, made)
+
+    @contextmanager
+    def _quietly(self) -> Iterator[None]:
+        """Look at tensors for the recording, which sees nothing of it."""
+        before, self._is_quiet = self._is_quiet, True
         try:
-            made = self.check.binary(operator, self.lift(left), self.lift(right), self.place())
-        except ScriptError as error:
-            self.fail(error)
-            return number
-        return self._named(number, made)
+            yield
+        finally:
+            self._is_quiet = before
 
     def size_is_read(self) -> None:
         """Note that the program looks at a size."""
@@ -384,28 +400,29 @@ class Recording(TorchFunctionMode):
         made: Any = None
         straight = is_straight(unit)
         self._watch.is_over = self._watch.is_over or not straight
-        if not self.failure:
+        with self._quietly():
+            if not self.failure:
+                try:
+                    made = self._script_call(unit, is_method, args, kwargs)
+                except ScriptError as error:
+                    self.fail(error)
+            before = self._watch.is_paused
+            self._watch.is_paused = before or not straight
             try:
-                made = self._script_call(unit, is_method, args, kwargs)
+                with following(None):
+                    result = run(*plain(args), **plain(kwargs))
+            finally:
+                self._watch.is_paused = before
+            if made is None or self.failure:
+                return result
+            if result is None:
+                self.body.append(Do(made.place, made))
+                return None
+            try:
+                return self._named(result, made)
             except ScriptError as error:
                 self.fail(error)
-        before = self._watch.is_paused, self._is_quiet
-        self._watch.is_paused, self._is_quiet = before[0] or not straight, True
-        try:
-            with following(None):
-                result = run(*plain(args), **plain(kwargs))
-        finally:
-            self._watch.is_paused, self._is_quiet = before
-        if made is None or self.failure:
-            return result
-        if result is None:
-            self.body.append(Do(made.place, made))
-            return None
-        try:
-            return self._named(result, made)
-        except ScriptError as error:
-            self.fail(error)
-            return result
+                return result
 
     def _script_call(self, unit: Unit, is_method: bool, args: Any, kwargs: Any) -> Expr:
         place = self.place()
@@ -450,7 +467,9 @@ class Recording(TorchFunctionMode):
 
     def _call_whole(self, module: Any, forward: Any, *args: Any, **kwargs: Any) -> Any:
         made = None
-        if not (self._watch.is_paused or self._is_quiet or self.failure):
+        if self._watch.is_paused or self._is_quiet or self.failure:
+            return forward(*args, **kwargs)
+        with self._quietly():
             try:
                 place, owner = self.place(), self._modules[id(module)]
                 given = [self.lift(arg) for arg in args]
@@ -460,12 +479,8 @@ class Recording(TorchFunctionMode):
                 made = None  # as with arguments that scripts do not give it: its ops are recorded
         if made is None:
             return forward(*args, **kwargs)
-        self._is_quiet = True
-        try:
-            result = forward(*plain(args), **plain(kwargs))
-        finally:
-            self._is_quiet = False
-        return self._named(result, made)
+        with self._quietly():
+            return self._named(forward(*plain(args), **plain(kwargs)), made)
 
     # --- the program
 
