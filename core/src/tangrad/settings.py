@@ -72,8 +72,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 def fills_uninitialized_memory() -> bool:
     """Return whether new memory is filled while deterministic algorithms are asked for."""
-    fills: bool = _settings["fills_memory"]
-    return fills
+    return bool(_settings["fills_memory"])
 
 
 def fill_uninitialized_memory(mode: bool) -> None:
@@ -187,14 +186,12 @@ def set_warn_always(b: bool, /) -> None:
 
 def is_warn_always_enabled() -> bool:
     """Return what `set_warn_always` was told."""
-    enabled: bool = _settings["warn_always"]
-    return enabled
+    return bool(_settings["warn_always"])
 
 
 def get_num_interop_threads() -> int:
     """Return how many ops may run beside each other: one, unless set."""
-    threads: int = _settings["interop_threads"]
-    return threads
+    return int(_settings["interop_threads"])
 
 
 def set_num_interop_threads(threads: int, /) -> None:

@@ -440,6 +440,24 @@ def test_what_a_transform_would_not_see_is_refused():
     assert required(x).item() == 3
 
 
+def test_saved_tensor_hooks_and_levels_of_gradients_refuse_each_other():
+    graph, x = tangrad.autograd.graph, tangrad.ones(3)
+
+    def inside(x):
+        with graph.save_on_cpu():
+            return x.sin().sum()
+
+    for transform in (grad, jacrev, grad_and_value):
+        with pytest.raises(RuntimeError, match="don't support saved tensor hooks"):
+            transform(inside)(x)
+        with graph.save_on_cpu(), pytest.raises(RuntimeError, match="saved tensor hooks"):
+            transform(lambda x: x.sin().sum())(x)
+    assert jvp(inside, (x,), (x,))[0] == inside(x)
+    y = x.clone().requires_grad_()
+    inside(y).backward()
+    assert tangrad.equal(y.grad, x.cos())
+
+
 def test_detached_in_place_a_tensor_has_no_tangent():
     def f(x):
         y = x * 2

@@ -22,6 +22,12 @@ def _is_differentiable(t: Any) -> bool:
     return t.dtype.is_floating_point or t.dtype.is_complex
 
 
+_NO_HOOKS = (
+    "torch.func.{grad, vjp, jacrev, hessian} don't support saved tensor hooks, which would get "
+    "tensors of a transform that has ended; use them outside, around a backward"
+)
+
+
 class _entered_grad:
     """Context manager: a grad level records; on leaving, its graph is complete."""
 
@@ -30,12 +36,14 @@ class _entered_grad:
         self.context = entered("levels", self.level)
 
     def __enter__(self) -> GradLevel:
+        self.hooks = _C.disable_saved_tensor_hooks(_NO_HOOKS)
         self.context.__enter__()
         self.mode = _C._set_grad_enabled(True)
         return self.level
 
     def __exit__(self, *exc: Any) -> None:
         _C._set_grad_enabled(self.mode)
+        _C.disable_saved_tensor_hooks(self.hooks)
         self.level.closed = True
         self.context.__exit__()
 

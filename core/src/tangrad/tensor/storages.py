@@ -332,8 +332,7 @@ class TypedStorage:
     @property
     def is_cuda(self) -> bool:
         """Return whether the memory is on a device of that type."""
-        flag: bool = self._untyped_storage.is_cuda
-        return flag
+        return bool(self._untyped_storage.is_cuda)
 
     is_sparse = False
 
@@ -372,8 +371,7 @@ class TypedStorage:
         return super().__sizeof__() + self.nbytes()
 
     def __len__(self) -> int:
-        length: int = self._untyped_storage.nbytes() // self.element_size()
-        return length
+        return int(self._untyped_storage.nbytes() // self.element_size())
 
     def size(self) -> int:
         """Return the number of elements."""
@@ -381,23 +379,19 @@ class TypedStorage:
 
     def nbytes(self) -> int:
         """Return the size in bytes."""
-        nbytes: int = self._untyped_storage.nbytes()
-        return nbytes
+        return int(self._untyped_storage.nbytes())
 
     def element_size(self) -> int:
         """Return the size of an element in bytes."""
-        size: int = self.dtype.itemsize
-        return size
+        return int(self.dtype.itemsize)
 
     def data_ptr(self) -> int:
         """Return the address of the first element."""
-        pointer: int = self._untyped_storage.data_ptr()
-        return pointer
+        return int(self._untyped_storage.data_ptr())
 
     def resizable(self) -> bool:
         """Return whether `resize_` is allowed."""
-        answer: bool = self._untyped_storage.resizable()
-        return answer
+        return bool(self._untyped_storage.resizable())
 
     def resize_(self, size: int) -> TypedStorage:
         """Change the number of elements, keeping the common prefix."""

@@ -22,7 +22,10 @@ def _numbers(given: Any, dtype: Any, device: Any) -> Any:
 
 
 def _finished(made: Any, requires_grad: bool) -> Any:
-    return made.detach().requires_grad_() if requires_grad else made
+    if requires_grad:
+        made = made.detach()
+        made.requires_grad = True
+    return made
 
 
 @composite(
