@@ -15,10 +15,11 @@ INTRODUCTION = """
 Written by `python tools/pytorch_tests.py --source FOLDER{group} --page`. PyTorch's tests are no
 part of this project: the folder `test` of some version is fetched for a run. A test counts if
 it passes on the installed PyTorch, on CPU. It passes here if it passes with tangrad standing in
-for `torch`. What PyTorch's test helpers take from private modules is answered by values of
-`tools/pytorch_suite/answers.py`; the names that count as private are those of
-`tools/pytorch_suite/private_names.txt`. A run has a time, in which it takes tests in the order
-of the hashes of their names: the counts are those of a sample, unless all of a file were run.
+for `torch`, and drawing PyTorch's random numbers. What PyTorch's test helpers take from private
+modules is answered by values of `tools/pytorch_suite/answers.py`; the names that count as
+private are those of `tools/pytorch_suite/private_names.txt`. A run has a time, in which it takes
+tests in the order of the hashes of their names: the counts are those of a sample, unless all of
+a file were run.
 """
 
 
