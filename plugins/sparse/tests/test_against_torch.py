@@ -322,6 +322,17 @@ def test_a_dense_tensor_of_integers_takes_no_sparse_fractions(name):
         assert dense.tolist() == [1, 1, 1] or (t, name) == (torch, "mul_")
 
 
+def test_unsigned_numbers_are_subtracted_in_the_wider_dtype():
+    def difference(t):
+        first, second = (
+            t.sparse_coo_tensor(t.tensor([[0]]), t.tensor([5], dtype=dtype), (2,))
+            for dtype in (t.int16, t.uint8)
+        )
+        return [(first - second).to_dense().tolist(), first.sub_(second).to_dense().tolist()]
+
+    assert difference(tangrad) == difference(torch) == [[0, 0], [0, 0]]
+
+
 def test_a_function_of_integers_is_not_written_into_them():
     sparse = tangrad.sparse_coo_tensor(tangrad.tensor([[0]]), tangrad.tensor([3]), (3,))
     with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):

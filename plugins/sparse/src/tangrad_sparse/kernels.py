@@ -88,8 +88,8 @@ def add(a: Any, b: Any, alpha: Any = 1) -> Any:
             f"{first[0].shape[0]} and {second[0].shape[0]}"
         )
     dtype = tangrad.promote_types(a.dtype, b.dtype)
-    other = second[1] if alpha == 1 else second[1] * alpha
-    values = tangrad.cat((first[1].to(dtype), other.to(dtype)))
+    other = second[1].to(dtype)  # before a factor of -1, which uint8 does not hold
+    values = tangrad.cat((first[1].to(dtype), other if alpha == 1 else other * alpha))
     total = make(tangrad.cat((first[0], second[0]), 1), values, a.shape, False)
     return coalesce(total) if is_coalesced(a) and is_coalesced(b) else total
 
