@@ -419,3 +419,23 @@ def test_writes_may_be_recorded_as_ops_that_make_new_tensors(x):
         assert same(given, x) is outplace
         assert same(found, x * 4)
         assert ("aten::add_" in str(traced.graph)) is not outplace
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda s, d: s + (d.round() - d),
+        lambda s, d: s * d,
+        lambda s, d: d * d + s,
+        lambda s, d: 1 / (s.exp() + d),
+    ],
+)
+def test_a_detached_tensor_stands_beside_the_one_that_it_shows(function):
+    def program(x):
+        s = x * 2
+        return function(s, s.detach())
+
+    x = tangrad.tensor([0.3, -1.2, 2.6], requires_grad=True)
+    traced = tangrad.jit.trace(program, (x,))
+    wanted, found = (tangrad.autograd.grad(f(x).sum(), x)[0].tolist() for f in (program, traced))
+    assert found == pytest.approx(wanted)

@@ -65,6 +65,8 @@ class Recorder:
         self.failure: CaptureError | None = None
         self.caller: CodeType | None = None
         self._values: dict[Any, Value] = {}
+        self._has_history: dict[Any, bool] = {}
+        self._without_history: dict[Any, Value] = {}
         self._offsets: dict[Value, int] = {}
         self._drawn: dict[int, tuple[Drawn, Value]] = {}
         self._written: set[Value] = set()
@@ -110,7 +112,8 @@ class Recorder:
             CaptureError: nobody knows where it comes from.
         """
         key = memory_of(tensor)
-        known = self._values.get(key)
+        known = self._without_history.get(key) if not tensor.requires_grad else None
+        known = self._values.get(key) if known is None else known
         if known is not None:
             return known
         if type(tensor) not in _TENSORS and hasattr(type(tensor), "__torch_dispatch__"):
@@ -176,7 +179,12 @@ class Recorder:
             raise self._error("a lazily conjugated or negated tensor cannot be in a graph")
         if tensor.is_inference() and not self._inference:
             raise self._error("a tensor made in inference mode cannot be in a graph made outside")
-        self._values[memory_of(tensor)] = value
+        key = memory_of(tensor)
+        self._without_history.pop(key, None)
+        if key in self._values and not tensor.requires_grad and self._has_history[key]:
+            self._without_history[key] = value  # detached: beside the tensor that it shows
+        else:
+            self._values[key], self._has_history[key] = value, tensor.requires_grad
         self._keep.append(tensor)
         value.example = tensor
         root = value.root
@@ -454,6 +462,7 @@ class Recorder:
         for value in (*made, *(entry.value for entry in self.graph.inputs)):
             value.example = None
         self._values.clear()
+        self._without_history.clear()
         self._keep.clear()
         self._constants.clear()
         self._drawn.clear()
