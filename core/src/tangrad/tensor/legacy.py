@@ -6,8 +6,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.tensor.memory import new_memory
-from tangrad.tensor.methods import TYPE_NAMES
-from tangrad.tensor.on_storage import storage_as
+from tangrad.tensor.on_storage import TYPE_NAMES, storage_as
 
 
 def construct(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 from tangrad import _C
 from tangrad.tensor.caller import warn_once
 from tangrad.tensor.memory import suggested_format
+from tangrad.tensor.on_storage import TYPE_NAMES
 from tangrad.tensor.transfers import copied, is_pinned, pin_memory
 
 
@@ -109,22 +110,6 @@ def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     elif isinstance(dtype, type) and hasattr(dtype, "dtype"):
         dtype = _C.get_default_dtype() if dtype is _C.Tensor else dtype.dtype
     return to(self, dtype)
-
-
-TYPE_NAMES = {
-    "float32": "Float",
-    "float64": "Double",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "uint8": "Byte",
-    "int8": "Char",
-    "int16": "Short",
-    "int32": "Int",
-    "int64": "Long",
-    "bool": "Bool",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-}
 
 
 def type_name(self: Any) -> str:

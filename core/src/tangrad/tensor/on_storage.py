@@ -6,6 +6,22 @@ from typing import Any
 
 from tangrad import _C
 
+# What tensors and storages of a dtype are called in old programs.
+TYPE_NAMES = {
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "int32": "Int",
+    "int64": "Long",
+    "bool": "Bool",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}
+
 
 def on_storage(
     storage: Any,

@@ -11,8 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from tangrad import _C
-from tangrad.tensor.methods import TYPE_NAMES
-from tangrad.tensor.on_storage import bytes_of, on_storage
+from tangrad.tensor.on_storage import TYPE_NAMES, bytes_of, on_storage
 
 # PyTorch's base of all untyped storages: there is one class of them here.
 StorageBase = _C.UntypedStorage
