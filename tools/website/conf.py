@@ -12,6 +12,7 @@ html_theme = "furo"
 html_title = "tangrad"
 html_static_path = [str(Path(__file__).parent / "static")]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).parent / "static" / "scorer.js")
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
