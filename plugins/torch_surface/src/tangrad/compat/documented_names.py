@@ -85,11 +85,12 @@ SECTIONS: dict[str, str] = {
     ),
     "not-there-yet": "Tensor.index jagged sparse_bsc sparse_bsr sparse_csc",
     "what-pytorchs-own-tests-ask-for": (
-        "Tensor.detach_ Tensor.grad Tensor.index_reduce Tensor.put_ Tensor.requires_grad_ "
-        "Tensor.retain_grad Tensor.scatter_reduce autograd.functional autograd.grad detach_ "
-        "func.grad func.jvp func.vjp func.vmap index_reduce nn.functional.elu_ nn.functional.grad "
-        "nn.functional.interpolate nn.functional.leaky_relu_ nn.functional.max_unpool1d nn.grad "
-        "scatter_reduce uint8 use_deterministic_algorithms vmap"
+        "Tensor.grad Tensor.index_fill_ Tensor.index_put_ Tensor.index_reduce Tensor.masked_fill_ "
+        "Tensor.put_ Tensor.scatter_reduce autograd.functional.jacobian autograd.grad "
+        "func.functional_call func.grad func.jacfwd func.jvp func.vjp func.vmap index_put_ "
+        "index_reduce nn.functional.elu_ nn.functional.grad nn.functional.interpolate "
+        "nn.functional.leaky_relu_ nn.functional.max_unpool1d nn.grad scatter_reduce uint8 "
+        "use_deterministic_algorithms vmap"
     ),
     "quantization": (
         "Tensor.add Tensor.sigmoid Tensor.tanh add ao.quantization.HistogramObserver "
