@@ -201,7 +201,7 @@ def public_names(space: str) -> list[str]:
 def _names_shown(space: str) -> list[str]:
     module = find(space)
     stated = getattr(module, "__all__", None)
-    if stated is not None and space != "tangrad.Tensor":
+    if stated is not None and space not in ("tangrad", "tangrad.Tensor"):
         return list(stated)
     return [name for name in dir(module) if not name.startswith("_") and _shown(module, name)]
 

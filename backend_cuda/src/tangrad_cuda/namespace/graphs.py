@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import tangrad
-from tangrad import Tensor, nn
+from tangrad import Tensor
 from tangrad.plugin import private_allocator, use_allocator
 from tangrad.utils import _pytree
 from tangrad_cuda.namespace import memory, streams
@@ -382,7 +382,8 @@ def _graphed(
     function: Any, args: Sequence[Any], warmup: int, allow_unused: bool, pool: Handle
 ) -> Any:
     """Return one function of graphs."""
-    is_module = isinstance(function, nn.Module)
+    # A module is known by what it has: networks are another package.
+    is_module = hasattr(function, "named_parameters") and hasattr(function, "training")
     if is_module and any(
         getattr(function, name)
         for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")

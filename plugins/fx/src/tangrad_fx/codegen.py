@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 import keyword
 import re
 import typing
@@ -452,7 +453,7 @@ def _path(root: str, target: str) -> str:
     """Return how code reaches an attribute by a path, some of whose parts may be numbers."""
     found = root
     for part in target.split("."):
-        found = f"{found}.{part}" if _is_name(part) else f"getattr({found}, {part!r})"
+        found = f"{found}.{part}" if _is_name(part) else f"getattr({found}, {json.dumps(part)})"
     return found
 
 

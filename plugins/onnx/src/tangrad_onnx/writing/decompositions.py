@@ -280,12 +280,15 @@ _OWN: dict[str, Callable[..., Any]] = {
 _DEFINED = (
     "_bag_sum",
     "_block_diag",
+    "_ctc_loss",
     "_norms",
     "_pdist",
     "_total_norm",
     "as_log_softmax",
     "convolution_weight_bias",
+    "depthwise_channels_last",
     "diagonal_scatter",
+    "fused_group_norm",
     "linear_weight_bias",
     "nanmedian_all",
 )

@@ -15,7 +15,7 @@ from tangrad.ops.nn.convolution import (
     convolution_weight,
     ordered_channels_last,
 )
-from tangrad.ops.nn.fusing import unseen_on_host
+from tangrad.ops.nn.fusing import plain_on_host
 from tangrad.ops.nn.linear import linear
 from tangrad.plugin import Ints, batched_front, op
 
@@ -26,16 +26,16 @@ def of_channels_last(
     """Return the convolution of images that lie channels last, None where another way is taken.
 
     Args:
-        x: (N, C, H, W). weight: (O, C / groups, kH, kW). bias: (O), or None.
+        x: (N, C, H, W), not contiguous. weight: (O, C / groups, kH, kW). bias: (O), or None.
         stride: the windows' distance, as `padding` and `dilation` for both dimensions.
         groups: of channels.
     """
-    if x.ndim != 4 or weight.ndim != 4 or x.is_contiguous() or not ordered_channels_last(x):
+    if x.ndim != 4 or not ordered_channels_last(x):
         return None
     shape, channels = tuple(weight.shape), x.shape[1]
     given = (weight,) if bias is None else (weight, bias)
     if (
-        not unseen_on_host(x, *given)
+        not plain_on_host(x, *given)
         or any(y.dtype != x.dtype for y in given)
         or not x.dtype.itemsize > 2
     ):

@@ -87,7 +87,8 @@ def _conv(
     if isinstance(padding, str):
         raise RuntimeError(f"Invalid padding string: '{padding}', expected 'same' or 'valid'")
     padding = repeated("padding", padding, spatial)
-    result = of_channels_last(x, weight, bias, stride, padding, dilation, groups)
+    windows = (stride, padding, dilation, groups)
+    result = None if x.is_contiguous() else of_channels_last(x, weight, bias, *windows)
     if result is not None:
         return result if batched else result.squeeze(0)
     if bias is not None and tuple(bias.shape) == tuple(weight.shape)[:1] and fuses(x, weight, bias):

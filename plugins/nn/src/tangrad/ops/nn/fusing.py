@@ -16,17 +16,20 @@ def fuses(x: Any, *others: Any) -> bool:
     What records calls, be it a tracer or a subclass among the operands, is shown the ops that every
     device has.
     """
-    return is_unseen(x, *others) and bool(get_driver(x.device.type).one_pass)
+    if get_intercept() is not None or not _EXACT.issuperset(map(type, (x, *others))):
+        return False
+    return bool(get_driver(x.device.type).one_pass)
 
 
-def is_unseen(*operands: Any) -> bool:
-    """Whether nothing sees the calls: neither a tracer or transform nor a subclass."""
-    return get_intercept() is None and _EXACT.issuperset(map(type, operands))
+def plain_on_host(x: Any, *others: Any) -> bool:
+    """Whether tensors are in the host's memory, and no transform or subclass is to see a call.
 
-
-def unseen_on_host(x: Any, *others: Any) -> bool:
-    """Whether tensors are in the host's memory, and nothing sees the calls."""
-    return is_unseen(x, *others) and bool(get_driver(x.device.type).host)
+    Tracers see it: a recorded program gives the bits that the program gives.
+    """
+    if not _EXACT.issuperset(map(type, (x, *others))):
+        return False
+    active = get_intercept()
+    return (active is None or not active.levels) and bool(get_driver(x.device.type).host)
 
 
 def by_device(name: str, x: Any, *args: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
-from tangrad.ops.nn.fusing import unseen_on_host
+from tangrad.ops.nn.fusing import plain_on_host
 from tangrad.ops.nn.loss import _reduction
 from tangrad.plugin import batched_front, composite, level_of, op, refuse_values
 
@@ -365,7 +365,7 @@ def _ctc(
     ends, lengths = (
         tangrad.tensor(x, dtype=tangrad.int64, device=log_probs.device) for x in (inputs, counts)
     )
-    if unseen_on_host(log_probs, padded):
+    if plain_on_host(log_probs, padded):
         labels = padded.to(tangrad.int64)
         return _ctc_loss(log_probs, labels, ends, lengths, blank), lengths
     logs = as_log_softmax(log_probs)

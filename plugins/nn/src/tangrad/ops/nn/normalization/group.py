@@ -6,7 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.nn.convolution import in_format_of
-from tangrad.ops.nn.fusing import by_device, unseen_on_host
+from tangrad.ops.nn.fusing import by_device, plain_on_host
 from tangrad.ops.nn.normalization.layer import layer_norm_jvp, native_layer_norm
 from tangrad.plugin import Ints, batched_front, composite, numel_of, op, require_floating
 
@@ -350,7 +350,7 @@ def _group_norm(
         same
         and input.dtype.itemsize > 2
         and input.is_floating_point()
-        and unseen_on_host(input, *parameters)
+        and plain_on_host(input, *parameters)
     ):
         found = fused_group_norm(input, weight, bias, num_groups, eps)
         return in_format_of(found[0], input), *found[1:]
