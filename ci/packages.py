@@ -29,7 +29,7 @@ from build_wheelhouse import ROOT, package_folders
 #: Minutes that the short form may take on two idle cores.
 LIMIT = 15.0
 #: Of these: requirements and wheels; checks of combinations; collection of all tests.
-WHEELS, COMBINATIONS, COLLECTION = 4.1, 0.4, 0.6
+WHEELS, COMBINATIONS, COLLECTION = 3.1, 0.4, 1.4
 
 WHOLE, CORE, CPU = "tangrad", "tangrad-core", "tangrad-cpu"
 #: Tools of the tests, installed in every combination.

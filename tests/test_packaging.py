@@ -30,7 +30,11 @@ def requirements(extra: str) -> list[Requirement]:
     return [Requirement(line) for line in EXTRAS[extra]]
 
 
-@pytest.mark.parametrize("extra", ["", *EXTRAS])
+# What the GPU's needs is large, and pip looks into it.
+@pytest.mark.parametrize(
+    "extra",
+    ["", *(pytest.param(x, marks=pytest.mark.slow) if x == "cuda" else x for x in EXTRAS)],
+)
 def test_an_extra_resolves_from_the_wheelhouse(extra: str) -> None:
     if not list(DIST.glob("tangrad-*.whl")):
         pytest.skip("no wheelhouse: python build_wheelhouse.py makes it")
