@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tangrad
 
 CASES = {
     "one element": {"channels": 8, "maps": 5, "kernel": 1},
@@ -123,3 +127,32 @@ def test_second_derivatives_of_normalized_groups(agree):
         return t.autograd.grad(sum((g**2).sum() for g in first), (x, weight))
 
     agree(program)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_convolution_gives_the_same_in_either_order_in_memory(data):
+    draw = data.draw
+    small, kernels = st.integers(1, 3), st.integers(1, 4)
+    kind = draw(st.sampled_from(["one group", "two groups", "depthwise"]))
+    groups = {"one group": 1, "two groups": 2, "depthwise": draw(st.integers(1, 140))}[kind]
+    channels = groups if kind == "depthwise" else groups * draw(small)
+    maps = groups if kind == "depthwise" else groups * draw(small)
+    kernel, stride = [(draw(kernels), draw(kernels)) for _ in range(2)]
+    padding, dilation = (draw(st.integers(0, 3)), draw(st.integers(0, 3))), (draw(small), 1)
+    least = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    sizes = [n + draw(st.integers(0, 5)) for n in least]
+    generator = tangrad.Generator().manual_seed(draw(st.integers(0, 99)))
+    x, weight = (
+        tangrad.randn(*shape, dtype=tangrad.float64, generator=generator)
+        for shape in ((draw(small), channels, *sizes), (maps, channels // groups, *kernel))
+    )
+
+    def run(x):
+        x, w = x.detach().requires_grad_(), weight.detach().requires_grad_()
+        y = tangrad.nn.functional.conv2d(x, w, None, stride, padding, dilation, groups)
+        (y * y.detach().cos()).sum().backward()
+        return y.detach(), x.grad, w.grad
+
+    for one, other in zip(run(x), run(x.to(memory_format=tangrad.channels_last)), strict=True):
+        tangrad.testing.assert_close(one, other)
