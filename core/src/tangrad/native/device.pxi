@@ -97,7 +97,8 @@ cdef class device:
 
 cdef dict _device_types = {}
 cdef list _slots = []                   # (device type name, layout name) by slot
-cdef list _default_devices = []         # stack; empty: the first registered host type
+_default_devices = _thread_local()      # the thread's stack; empty: the first registered host type
+cdef int default_devices_anywhere = 0   # on the stacks of all threads: 0 costs one load
 cdef object _driver_source = None       # Python callable: name -> driver, may raise
 cdef object _named_anyway = None        # Python callable: name -> whether it may be named though it is not there
 
@@ -317,26 +318,42 @@ def _memory_format_by_name(name):
     return {f.name: f for f in (contiguous_format, preserve_format, channels_last, channels_last_3d)}[name]
 
 
+cdef list default_devices():
+    """The devices that were set in this thread."""
+    if not hasattr(_default_devices, "stack"):
+        _default_devices.stack = []
+    return _default_devices.stack
+
+
 def _push_default_device(d):
-    _default_devices.append(d)
+    global default_devices_anywhere
+    default_devices().append(d)
+    default_devices_anywhere += 1
 
 
 def _pop_default_device():
-    _default_devices.pop()
+    global default_devices_anywhere
+    default_devices().pop()
+    default_devices_anywhere -= 1
 
 
 def set_default_device(d):
-    """Set the device on which factory functions allocate; None restores the initial one."""
-    del _default_devices[:]
-    if d is not None:
-        _default_devices.append(d if isinstance(d, device) else device(d))
+    """Set the device on which factory functions of this thread allocate; None restores the initial one."""
+    global default_devices_anywhere
+    cdef list mine = default_devices()
+    wanted = [] if d is None else [d if isinstance(d, device) else device(d)]
+    default_devices_anywhere += len(wanted) - len(mine)
+    mine[:] = wanted
 
 
 def get_default_device():
-    """Return the device on which factory functions allocate."""
+    """Return the device on which factory functions of this thread allocate."""
     global initial_device_
-    if _default_devices:
-        return _default_devices[len(_default_devices) - 1]
+    cdef list mine
+    if default_devices_anywhere:
+        mine = default_devices()
+        if mine:
+            return mine[len(mine) - 1]
     if initial_device_ is None:
         initial_device_ = device(_initial_device)
     return initial_device_
