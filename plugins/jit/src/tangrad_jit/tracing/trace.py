@@ -91,19 +91,9 @@ def trace(
         raise RuntimeError("example_kwarg_inputs or example_inputs must be given")
     args = _as_tuple(example_inputs)
     kwargs = example_kwarg_inputs or {}
-    if isinstance(func, nn.Module):
-        return _trace_methods(
-            func,
-            {"forward": (args, kwargs)},
-            check_trace,
-            check_inputs,
-            check_tolerance,
-            strict,
-            _force_outplace,
-        )
-    owner = getattr(func, "__self__", None)
+    owner = func if isinstance(func, nn.Module) else getattr(func, "__self__", None)
     if isinstance(owner, nn.Module):
-        if func.__name__ != "forward":
+        if owner is not func and func.__name__ != "forward":
             raise AttributeError(
                 f"jit.trace: {func.__name__} is a method of {type(owner).__name__}, which has "
                 f"parameters; use jit.trace_module(module, {{{func.__name__!r}: inputs}})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad.ops.nn.convolution import (
+    _out_sizes,
     check_convolution,
     convolution,
     convolution_input,
@@ -67,14 +68,8 @@ def _decomposed(input: Any, weight: Any, *windows: Ints) -> Any:
 
 
 def _shape(input: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints) -> Ints:
-    kernel = tuple(weight.shape)[:2]
-    sizes = (
-        (n + 2 * p - d * (k - 1) - 1) // s + 1
-        for n, k, s, p, d in zip(
-            tuple(input.shape)[1:3], kernel, stride, padding, dilation, strict=True
-        )
-    )
-    return (input.shape[0], *sizes, input.shape[3])
+    samples, *sizes, channels = input.shape
+    return (samples, *_out_sizes(sizes, weight.shape[:2], stride, padding, dilation), channels)
 
 
 def _by_input(g: Any, input: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints) -> Any:

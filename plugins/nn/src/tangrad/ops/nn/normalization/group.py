@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.nn.convolution import in_format_of
+from tangrad.ops.nn.convolution import _fold_groups, _split_groups, in_format_of
 from tangrad.ops.nn.fusing import by_device, plain_on_host
 from tangrad.ops.nn.normalization.layer import layer_norm_jvp, native_layer_norm
 from tangrad.plugin import Ints, batched_front, composite, numel_of, op, require_floating
@@ -21,7 +21,6 @@ def _grouped(x: Any, groups: int) -> Any:
 
 
 def _per_channel(x: Any, weight: Any, bias: Any) -> Any:
-    shape = (-1,) + (1,) * (x.ndim - 2)
     for name, p in (("weight", weight), ("bias", bias)):
         if p is not None and p.numel() != x.shape[1]:
             raise RuntimeError(
@@ -29,8 +28,8 @@ def _per_channel(x: Any, weight: Any, bias: Any) -> Any:
                 f"input, but got {name} of shape {list(p.shape)} and input of shape "
                 f"{list(x.shape)}"
             )
-    x = x if weight is None else x * weight.reshape(shape)
-    return x if bias is None else x + bias.reshape(shape)
+    x = x if weight is None else x * _wide(weight, x)
+    return x if bias is None else x + _wide(bias, x)
 
 
 def _check(input: Any, weight: Any, bias: Any, groups: int) -> None:
@@ -113,15 +112,11 @@ def _jvp(
 
 def _among_channels(x: Any, dim: int | None, size: int) -> Any:
     """Merge a batch's dimension into that of the channels, or of the groups."""
-    return batched_front(x, dim, size).movedim(0, 1).flatten(1, 2)
+    return _fold_groups(batched_front(x, dim, size))
 
 
 def _of_channels(parameter: Any, dim: int | None, size: int) -> Any:
     return None if parameter is None else batched_front(parameter, dim, size).flatten(0, 1)
-
-
-def _apart(x: Any, size: int) -> Any:
-    return x.unflatten(1, (size, -1)).movedim(1, 0)
 
 
 def _batch(
@@ -134,7 +129,7 @@ def _batch(
         size * groups,
         eps,
     )
-    return tuple(_apart(x, size) for x in found), (0, 0, 0)
+    return tuple(_split_groups(x, size) for x in found), (0, 0, 0)
 
 
 fused_group_norm = op(
@@ -251,7 +246,7 @@ def _gradient_batch(
         *merged, _of_channels(weight, dims[4], size), size * groups
     )
     flat = (x.unflatten(0, (size, -1)) for x in (by_weight, by_bias))
-    return (_apart(by_input, size), *flat), (0, 0, 0)
+    return (_split_groups(by_input, size), *flat), (0, 0, 0)
 
 
 def _shapes(input: Any) -> list[Ints]:
