@@ -10,27 +10,13 @@ from typing import Any
 __all__ = ["tensor_text"]
 
 _WIDTH = 80
-_NAMES = {
-    "float16": "Half",
-    "float32": "Float",
-    "float64": "Double",
-    "bfloat16": "BFloat16",
-    "uint8": "Byte",
-    "int8": "Char",
-    "int16": "Short",
-    "int32": "Int",
-    "int64": "Long",
-    "bool": "Bool",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-}
 
 
 def tensor_text(value: Any) -> str:
     """Return a tensor as scripts print it."""
-    dtype = value.dtype.name
+    name = value.type().rpartition(".")[2].removesuffix("Tensor")
     sizes = ",".join(map(str, value.shape))
-    kind = f"{value.device.type.upper()}{_NAMES.get(dtype, dtype.capitalize())}Type"
+    kind = f"{value.device.type.upper()}{name[0].upper()}{name[1:]}Type"
     plain = value.detach()
     if plain.is_complex():
         plain = plain.real  # as there, where the rest is dropped
