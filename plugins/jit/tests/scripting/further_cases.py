@@ -492,3 +492,21 @@ def dtype_of_either(x):
 @case((True, 3, 2.5, torch.tensor(1.5)), (False, -1, 0.5, torch.tensor(7)))
 def complex_of_pairs(yes: bool, n: int, a: float, x):
     return complex(yes, not yes), complex(yes, a), complex(n, yes), complex(x, x), complex(a, x)
+
+
+@case(
+    (torch.zeros(0), torch.full((3, 2), 2.0)),
+)
+def sizes_of_another(x, y):
+    x.resize_as_(y).copy_(y)
+    torch.mul(x, y, out=x)
+    return x, x.is_contiguous(memory_format=torch.contiguous_format), x.output_nr()
+
+
+@case(
+    (torch.zeros(0), torch.arange(6.0)),
+)
+def storage_of_another(x, y):
+    x.resize_([2, 1, 2, 3], memory_format=torch.channels_last)
+    last = x.is_contiguous(torch.channels_last)
+    return last, x.stride(), x.set_(y, 1, [2], [2]), y.retains_grad, y.is_distributed()

@@ -80,6 +80,7 @@ _PRIMITIVES = {
     "Device": kinds.DEVICE,
     "None": kinds.NONE,
     "Scalar": kinds.NUMBER,
+    "memory_format": kinds.MEMORY_FORMAT,
 }
 
 
@@ -91,8 +92,10 @@ def _table() -> dict[str, list[Signature]]:
         if match is None:
             continue
         writes, name, inside, result, template = match.groups()
-        builtin = Builtin(name, template, writes=bool(writes))
-        found.setdefault(name, []).append(Signature(builtin, _parameters(inside), result))
+        parameters = _parameters(inside)
+        named = tuple(p.name for p in parameters if p.keyword_only)
+        builtin = Builtin(name, template, named=named, writes=bool(writes))
+        found.setdefault(name, []).append(Signature(builtin, parameters, result))
     return found
 
 

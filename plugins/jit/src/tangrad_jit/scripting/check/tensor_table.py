@@ -22,6 +22,9 @@ storage_offset(Tensor self) -> int :: _0.storage_offset()
 get_device(Tensor self) -> int :: _0.get_device()
 item(Tensor self) -> Scalar :: _0.item()
 is_contiguous(Tensor self) -> bool :: _0.is_contiguous()
+is_contiguous(Tensor self, memory_format memory_format) -> bool :: \
+_0.is_contiguous(memory_format=_1)
+is_distributed(Tensor self) -> bool :: False
 is_floating_point(Tensor self) -> bool :: _0.is_floating_point()
 is_complex(Tensor self) -> bool :: _0.is_complex()
 is_signed(Tensor self) -> bool :: _0.is_signed()
@@ -48,13 +51,22 @@ byte(Tensor self) -> Tensor :: _0.byte()
 bool(Tensor self) -> Tensor :: _0.bool()
 cfloat(Tensor self) -> Tensor :: _0.cfloat()
 cdouble(Tensor self) -> Tensor :: _0.cdouble()
+chalf(Tensor self) -> Tensor :: _0.chalf()
 type_as(Tensor self, Tensor other) -> Tensor :: _0.type_as(_1)
 cpu(Tensor self) -> Tensor :: _0.cpu()
 cuda(Tensor self) -> Tensor :: _0.cuda()
 !detach_(Tensor self) -> Tensor :: _0.detach_()
 !requires_grad_(Tensor self, bool requires_grad=True) -> Tensor :: _0.requires_grad_(_1)
-!resize_(Tensor self, int[] size) -> Tensor :: _0.resize_(_1)
+!retain_grad(Tensor self) -> None :: _0.retain_grad()
+output_nr(Tensor self) -> int :: _0.output_nr
+!resize_(Tensor self, int[] size, *, memory_format? memory_format=None) -> Tensor \
+:: _0.resize_(_1, memory_format=_2)
+!resize_as_(Tensor self, Tensor the_template, *, memory_format? memory_format=None) -> Tensor \
+:: _0.resize_as_(_1, memory_format=_2)
+!set_(Tensor self) -> Tensor :: _0.set_()
 !set_(Tensor self, Tensor source) -> Tensor :: _0.set_(_1)
+!set_(Tensor self, Tensor source, int storage_offset, int[] size, int[] stride=()) -> Tensor \
+:: _0.set_(_1, _2, _3, _4)
 to_dense(Tensor self) -> Tensor :: _0.to_dense()
 to_sparse(Tensor self) -> Tensor :: _0.to_sparse()
 coalesce(Tensor self) -> Tensor :: _0.coalesce()
@@ -64,6 +76,9 @@ dequantize(Tensor self) -> Tensor :: _0.dequantize()
 int_repr(Tensor self) -> Tensor :: _0.int_repr()
 q_scale(Tensor self) -> float :: _0.q_scale()
 q_zero_point(Tensor self) -> int :: _0.q_zero_point()
+q_per_channel_axis(Tensor self) -> int :: _0.q_per_channel_axis()
+q_per_channel_scales(Tensor self) -> Tensor :: _0.q_per_channel_scales()
+q_per_channel_zero_points(Tensor self) -> Tensor :: _0.q_per_channel_zero_points()
 backward(Tensor self, Tensor? gradient=None) -> None :: _0.backward(_1)
 backward(Tensor[] tensors, Tensor?[]? grad_tensors=None, bool? retain_graph=None, \
 bool create_graph=False) -> None :: rt_backward(_0, _1, _2, _3)
@@ -74,7 +89,7 @@ pin_memory(Tensor self) -> Tensor :: _0.pin_memory()
 """
 
 _BOOLEANS = (
-    "requires_grad is_cuda is_cpu is_meta is_sparse is_sparse_csr is_quantized is_mkldnn is_leaf "
+    "requires_grad retains_grad is_cuda is_cpu is_meta is_sparse is_sparse_csr is_quantized is_mkldnn is_leaf "
     "is_xpu is_mps is_nested is_ipu is_vulkan"
 )
 

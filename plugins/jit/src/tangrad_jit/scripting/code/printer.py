@@ -318,7 +318,10 @@ class Printer:
             return f"ops.prim.{name}({self._each(node.args)})"
         if name in _AS_METHODS and node.args and not scalar:
             return f"({self.expr(node.args[0])}).{name}()"
-        return f"torch.{name}({self._each(node.args)})"
+        given = [self.expr(arg) for arg in node.args]
+        for k, keyword in enumerate(reversed(node.builtin.named), 1):
+            given[-k] = f"{keyword}={given[-k]}"
+        return f"torch.{name}({', '.join(given)})"
 
     def _on_OpCall(self, node: tree.OpCall) -> str:
         name = node.name.rpartition("::")[2]

@@ -97,14 +97,14 @@ class Builtin:
         name: its name in graphs and archives, without a namespace.
         template: Python code, in which `_0`, `_1`, ... are the arguments.
         namespace: of its name in graphs.
-        printed: how archives write it, with `_0`, ...; a call of `torch.NAME` by default.
+        named: the names of its last arguments, if they are given by name only.
         writes: whether it changes its first argument.
     """
 
     name: str
     template: str
     namespace: str = "aten"
-    printed: str = ""
+    named: tuple[str, ...] = ()
     writes: bool = False
 
 
