@@ -249,9 +249,12 @@ def test_an_inner_op_that_is_not_there_has_no_overloads(tmp_path):
         """
         from torch import torch
         print(torch.ops.aten.add, torch.ops.aten.no_such_op.default)
+        import tangrad.library.operator  # imports the namespace in passing
+        print(torch.ops.aten.no_such_op.default, torch.ops.aten.add.overloads())
         """,
     )
-    assert outcome.stdout == "<OpOverloadPacket(op='aten.add')> None\n", outcome.stderr
+    expected = "<OpOverloadPacket(op='aten.add')> None\nNone ['default']\n"
+    assert outcome.stdout == expected, outcome.stderr
 
 
 def test_definitions_of_ops_are_the_ops(tmp_path):

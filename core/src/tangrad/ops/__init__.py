@@ -7,6 +7,7 @@ NAMESPACE is a module that a plugin shows as `ops.NAMESPACE`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 __all__ = ["lookup"]
 
 _MODULES = ("definition", "aten")
+# Gives what stands for an op of `ops.aten` that is not there; by default, that is an error.
+stand_for_absent: Callable[[str], Any] | None = None
 
 
 def lookup(name: str) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tangrad
-from tangrad.dispatch.python_dispatch import _local_scalar_dense
+from tangrad.dispatch.python_dispatch import _local_scalar_dense as _value_of
 from tangrad.ops.definition import registry
 
 _OVERLOADS = frozenset(
@@ -19,7 +19,7 @@ _OVERLOADS = frozenset(
     "int_mode self other dim dims dim_max dim_min dim_IntList dim_DimnameList correction names "
     "out dtype dtype_layout device memory_format start start_step size sizes split sections "
     "indices value src values reduce mode vec grad_input input data list Tensor_out Scalar_out "
-    "ScalarOpt_dim ScalarOpt_dim_dtype low p msg shape scalar unary_out stable padding_idx".split()
+    "ScalarOpt_dim ScalarOpt_dim_dtype low p msg shape scalar unary_out stable padding_idx two self_int self_Tensor Tensor_int".split()
 )
 
 
@@ -84,7 +84,7 @@ _FORMS: dict[str, Callable[..., Any]] = {
     "_softmax": lambda self, dim, half_to_float: tangrad.softmax(
         self, dim, _dtype_within(half_to_float)
     ),
-    "_local_scalar_dense": _local_scalar_dense,
+    "_local_scalar_dense": _value_of,
     "_log_softmax_backward_data": _log_softmax_gradient,
     "_safe_softmax": _without_nan,
     "_softmax_backward_data": _softmax_gradient,
@@ -118,6 +118,10 @@ class Packet:
             raise AttributeError(f"the op 'aten.{self.__name__}' has no overload '{overload}'")
         return self.__wrapped__
 
+    def overloads(self) -> list[str]:
+        """Return the names of the overloads: one, as the op serves all signatures."""
+        return ["default"]
+
     def __reduce__(self) -> str:
         # By name: there is one packet of each, so copies are itself.
         return self.__name__
@@ -126,9 +130,11 @@ class Packet:
         return f"<OpOverloadPacket(op='aten.{self.__name__}')>"
 
 
-def __getattr__(name: str) -> Packet:
+def __getattr__(name: str) -> Any:
     op = None if name.startswith("__") else _op(name)
     if op is None:
+        if tangrad.ops.stand_for_absent is not None and not name.startswith("__"):
+            return tangrad.ops.stand_for_absent(name)
         raise AttributeError(f"module 'tangrad.ops.aten' has no attribute {name!r}")
     packet = globals()[name] = Packet(name, op)
     return packet

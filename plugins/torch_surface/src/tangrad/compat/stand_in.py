@@ -289,7 +289,7 @@ def _show_private_names() -> None:
     )
     importlib.import_module(f"{OURS}.compat.keys").show(compiled)
     compiled.ScriptObject = ours.ScriptObject
-    ours.ops.aten = _Aten()
+    ours.ops.stand_for_absent = lambda name: _Absent()
     ours.ScriptModule = ours.jit.ScriptModule  # type: ignore[attr-defined]
     compiled._disabled_torch_function_impl = _WithoutOverrides()
     compiled.set_overrides_off(compiled._disabled_torch_function_impl)
@@ -327,17 +327,6 @@ class _Absent:
     def __getattr__(self, overload: str) -> None:
         if overload.startswith("__"):
             raise AttributeError(overload)
-
-
-class _Aten:
-    """Stand for `torch.ops.aten`, whose ops packages name when they override calls."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        module = importlib.import_module(f"{OURS}.ops.aten")
-        vars(sys.modules[f"{OURS}.ops"])["aten"] = self  # The import has put the module there.
-        return getattr(module, name, _Absent())
 
 
 class _Installed:
