@@ -418,3 +418,21 @@ def test_it_may_lack_what_a_loader_has_by_default():
             return -sample
 
     assert list(_SingleProcessDataLoaderIter(Least())) == [-7, -5]
+
+
+def test_a_batch_is_pinned_by_its_containers(agree):
+    class Kept(dict):
+        """Has what a copy keeps."""
+
+    class Own:
+        def pin_memory(self, *device):
+            return "pinned"
+
+    def program(t):
+        pin = importlib.import_module(f"{t.__name__}.utils.data._utils.pin_memory").pin_memory
+        kept = Kept(a=Own(), b=[Own(), 2])
+        kept.name = "kept"
+        found = pin({"x": Point(Own(), "text"), "y": kept, "z": (1, Own()), "b": b"bytes"})
+        return repr(found), found["y"].name, pin(range(3)), kept["b"][1]
+
+    agree(program)

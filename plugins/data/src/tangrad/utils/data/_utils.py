@@ -3,9 +3,10 @@
 import sys
 
 from tangrad.utils.data import collate as collate
+from tangrad.utils.data import pinning as pin_memory
 from tangrad.utils.data import worker as worker
 
 # For `from torch.utils.data._utils.collate import default_collate`, which asks for a package.
 __path__: list[str] = []
-for _part in (collate, worker):
-    sys.modules[f"{__name__}.{_part.__name__.rpartition('.')[2]}"] = _part
+for _name, _part in (("collate", collate), ("pin_memory", pin_memory), ("worker", worker)):
+    sys.modules[f"{__name__}.{_name}"] = _part

@@ -13,6 +13,7 @@ from typing import Any
 from tangrad.plugin import default_accelerator, done_elsewhere, phase, phase_is_watched
 from tangrad.utils.data import piped
 from tangrad.utils.data.dataset import IterableDataset
+from tangrad.utils.data.pinning import pin_memory
 from tangrad.utils.data.position import Position, begin_pass
 from tangrad.utils.data.report import Times
 from tangrad.utils.data.worker import Failure, Fetch, Resume, StreamEnd, Task
@@ -125,7 +126,7 @@ class Iteration:
         if self._claimed is not None and self._yielded > self._claimed:
             self._warn_of_length(self._claimed)
         if self._pins:
-            batch = pinned(batch)
+            batch = pin_memory(batch)
         got = perf_counter()
         if self._left:
             times.step += asked - self._left
@@ -316,16 +317,3 @@ def has_accelerator() -> bool:
 
     name: str = default_accelerator()
     return name != "cpu" or accelerator.is_available()
-
-
-def pinned(batch: Any) -> Any:
-    """Return `batch` with its tensors in pinned memory, where they can be pinned."""
-    if hasattr(batch, "pin_memory"):
-        return batch.pin_memory()
-    if isinstance(batch, dict):
-        return {key: pinned(value) for key, value in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*map(pinned, batch))
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(map(pinned, batch))
-    return batch
