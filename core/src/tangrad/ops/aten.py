@@ -19,7 +19,8 @@ _OVERLOADS = frozenset(
     "int_mode self other dim dims dim_max dim_min dim_IntList dim_DimnameList correction names "
     "out dtype dtype_layout device memory_format start start_step size sizes split sections "
     "indices value src values reduce mode vec grad_input input data list Tensor_out Scalar_out "
-    "ScalarOpt_dim ScalarOpt_dim_dtype low p msg shape scalar unary_out stable padding_idx two self_int self_Tensor Tensor_int".split()
+    "ScalarOpt_dim ScalarOpt_dim_dtype low p msg shape scalar unary_out stable padding_idx "
+    "two self_int self_Tensor Tensor_int".split()
 )
 
 

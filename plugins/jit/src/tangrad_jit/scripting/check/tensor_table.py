@@ -89,8 +89,8 @@ pin_memory(Tensor self) -> Tensor :: _0.pin_memory()
 """
 
 _BOOLEANS = (
-    "requires_grad retains_grad is_cuda is_cpu is_meta is_sparse is_sparse_csr is_quantized is_mkldnn is_leaf "
-    "is_xpu is_mps is_nested is_ipu is_vulkan"
+    "requires_grad retains_grad is_cuda is_cpu is_meta is_sparse is_sparse_csr is_quantized "
+    "is_mkldnn is_leaf is_xpu is_mps is_nested is_ipu is_vulkan"
 )
 
 ATTRIBUTES: dict[str, Type] = {
