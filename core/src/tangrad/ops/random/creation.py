@@ -380,7 +380,9 @@ def multinomial(input: Any, num_samples: int, replacement: bool, generator: Any)
         replacement = False  # PyTorch takes one index the faster way
     if not replacement:
         race = weights / tangrad.empty_like(weights).exponential_(generator=generator)
-        return race.argsort(-1, descending=True).narrow(-1, 0, num_samples).contiguous()
+        if num_samples == 1:
+            return race.argmax(-1, keepdim=True)
+        return race.topk(num_samples, -1)[1]
     if engine is not None:
         return random_sequential.multinomial_places(weights, num_samples, engine)
     edges = (weights / weights.sum(-1, keepdim=True)).cumsum(-1).unsqueeze(-2)
