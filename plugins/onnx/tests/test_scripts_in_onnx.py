@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("tangrad_jit")
+
+from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 import tangrad  # noqa: E402
 from tangrad import Tensor, nn  # noqa: E402
@@ -173,3 +177,35 @@ def test_traces_and_eager_calls_are_as_before() -> None:
     tangrad.onnx.export(script, (X,))
     with tangrad.no_grad():
         assert tangrad.equal(script(-X), -X * 2 + 1)
+
+
+class Reads(nn.Module):
+    """Asks for values, and goes one way."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        factor = x.max().item()
+        return x * 2 + factor if x.sum() > 0 else x
+
+
+def test_the_older_exporter_keeps_values_that_are_read() -> None:
+    x = tangrad.ones(3, 2)
+    with pytest.raises(RuntimeError, match="asks for a value"):
+        tangrad.onnx.export(Reads(), (x,))
+    given = {"input_names": ["x"], "dynamic_axes": {"x": {0: "n"}}, "dynamo": False}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "reads.onnx"
+        with pytest.warns(tangrad.jit.TracerWarning):
+            assert tangrad.onnx.export(Reads(), (x,), path, **given) is None
+        evaluator = ReferenceEvaluator(str(path))
+        (found,) = evaluator.run(None, {"x": tangrad.full((5, 2), 3.0).numpy()})
+    assert found.tolist() == [[7.0, 7.0]] * 5
+
+
+def test_a_traced_module_is_written_for_other_sizes() -> None:
+    traced = tangrad.jit.trace(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), tangrad.ones(3, 2))
+    x = tangrad.randn(4, 2)
+    proto = tangrad.onnx.export(traced, (x,), dynamic_shapes=[{0: tangrad.export.Dim("n")}])
+    evaluator = ReferenceEvaluator(proto.model_proto)
+    for given in (x, tangrad.randn(7, 2)):
+        (found,) = evaluator.run(None, {evaluator.input_names[0]: given.numpy()})
+        assert tangrad.from_numpy(found).allclose(traced(given), atol=1e-6)

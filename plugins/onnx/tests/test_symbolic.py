@@ -87,3 +87,25 @@ def test_an_op_is_written_by_the_form_that_is_registered() -> None:
     assert [n.op_type for n in proto.graph.node] == ["Odd", "Neg", "Identity"]
     after = tangrad.onnx.export(nn.ReLU(), (tangrad.randn(3),)).model_proto
     assert [n.op_type for n in after.graph.node] == ["Relu", "Identity"]
+
+
+def test_a_form_for_the_older_exporter_takes_all_arguments() -> None:
+    asked = []
+
+    def softplus(g: Any, x: Any, beta: Any, threshold: Any) -> Any:
+        kind = x.type()
+        asked.append((beta, threshold, kind.dim(), kind.sizes(), kind.scalarType()))
+        scaled = g.op("Mul", x, beta)
+        asked.append(scaled.type().dim())
+        return g.op("Div", g.op("Softplus", scaled), beta)
+
+    model, x = nn.Softplus(beta=2), tangrad.randn(2, 3)
+    tangrad.onnx.register_custom_op_symbolic("aten::softplus", softplus, 13)
+    try:
+        proto = tangrad.onnx.export(model, (x,)).model_proto
+    finally:
+        tangrad.onnx.unregister_custom_op_symbolic("aten::softplus", 13)
+    assert asked == [(2, 20.0, 2, [2, 3], "Float"), None]
+    evaluator = ReferenceEvaluator(proto)
+    found = evaluator.run(None, {evaluator.input_names[0]: x.numpy()})[0]
+    assert tangrad.from_numpy(found).allclose(model(x), atol=1e-6)

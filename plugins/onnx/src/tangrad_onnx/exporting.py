@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from onnx import defs
 
 import tangrad
 from tangrad import Tensor
-from tangrad.export import Dim, ExportedProgram
+from tangrad.export import Dim, ExportedProgram, ValueReadError
 from tangrad.export import export as exported
 from tangrad.nn import Module
 from tangrad_onnx.errors import OnnxExporterError
@@ -70,7 +71,8 @@ def export(
         f: where the file is written; None writes none.
         input_names, output_names: for the first inputs and outputs.
         opset_version: of ai.onnx, from 13 on; 18 by default.
-        dynamo: with False the result is None, as that of PyTorch's older exporter.
+        dynamo: with False the result is None, as that of PyTorch's older exporter, and a module
+            that asks for values of tensors is traced: they are constants of the model.
         external_data: whether weights of more than 2 GB go into a file of their own.
         dynamic_shapes: as `tangrad.export.export` takes them.
         custom_translation_table: {op: form}; a form takes the graph that is written and the
@@ -98,7 +100,9 @@ def export(
         raise OnnxExporterError(f"opset_version is {opset}; {OLDEST} to {newest} are written")
     arguments = args if isinstance(args, tuple) else (args,)
     with exporting(), _left_as_it_is(model, training), symbolic_functions():
-        program = _program(model, arguments, kwargs, dynamic_shapes, dynamic_axes, input_names)
+        program = _program(
+            model, arguments, kwargs, dynamic_shapes, dynamic_axes, input_names, not dynamo
+        )
         proto = write_model(
             program,
             opset=opset,
@@ -141,6 +145,7 @@ def _program(
     dynamic_shapes: Any,
     dynamic_axes: Mapping[str, Any] | None,
     input_names: Sequence[str] | None,
+    may_trace: bool,
 ) -> Any:
     if isinstance(model, ExportedProgram):
         return model
@@ -157,7 +162,13 @@ def _program(
         dynamic_shapes = _shapes(args, kwargs or {}, dynamic_axes, list(input_names or ()))
     if dynamic_shapes is not None:
         args, kwargs = _enlarged(args, kwargs, dynamic_shapes)
-    return exported(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+    try:
+        return exported(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+    except ValueReadError:
+        # The tracer belongs to tangrad-jit, and takes arguments by position.
+        if not may_trace or kwargs or not find_spec("tangrad_jit"):
+            raise
+        return exported(tangrad.jit.trace(model, args), args, dynamic_shapes=dynamic_shapes)
 
 
 def _enlarged(args: tuple[Any, ...], kwargs: dict[str, Any] | None, declared: Any) -> Any:

@@ -17,6 +17,7 @@ from tangrad_fx.export.frontend import draft_export, export
 from tangrad_fx.export.graph_signature import ExportGraphSignature
 from tangrad_fx.export.lowering import default_decompositions
 from tangrad_fx.export.shape_collections import AdditionalInputs, ShapesCollection
+from tangrad_fx.export.tracing import ValueReadError
 from tangrad_fx.export.unflatten import InterpreterModule, UnflattenedModule, unflatten
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "InterpreterModule",
     "ShapesCollection",
     "UnflattenedModule",
+    "ValueReadError",
     "default_decompositions",
     "dims",
     "draft_export",

@@ -39,6 +39,12 @@ _READS = frozenset(
     "item tolist numpy is_nonzero equal allclose __bool__ __int__ __float__ __index__ __complex__ "
     "__array__ __contains__ __format__ __repr__".split()
 )
+
+
+class ValueReadError(RuntimeError):
+    """The program asks for a value of a tensor that it computes."""
+
+
 _PREFIXES = {InputKind.PARAMETER: "p", InputKind.BUFFER: "b", InputKind.CONSTANT_TENSOR: "c"}
 
 
@@ -207,7 +213,7 @@ class _Recorder(TorchFunctionMode):
     def _refuse_reads(self, func: Any, args: tuple[Any, ...]) -> None:
         name = getattr(func, "__name__", "")
         if name in _READS and any(self._computes(a) for a in args if isinstance(a, Tensor)):
-            raise RuntimeError(
+            raise ValueReadError(
                 f"export: the program asks for a value of a tensor (by {name}), and may take "
                 "another way for other inputs; use tangrad.cond or tangrad.where, or compute the "
                 "value outside of the module"

@@ -16,6 +16,46 @@ from tangrad_onnx.values import NUMPY_TYPES, TYPE_OF_TENSOR, to_array
 __all__ = ["Size", "Value", "Writer", "type_of"]
 
 
+class ValueType(NamedTuple):
+    """The type of a value as forms for PyTorch's exporter ask for it; None is unknown.
+
+    Attributes:
+        shape: of the example.
+        dtype: of tangrad.
+    """
+
+    shape: tuple[int, ...] | None = None
+    dtype: Any = None
+
+    def dim(self) -> int | None:
+        """Return the number of dimensions."""
+        return None if self.shape is None else len(self.shape)
+
+    def sizes(self) -> list[int] | None:
+        """Return the sizes in the example."""
+        return None if self.shape is None else list(self.shape)
+
+    def scalarType(self) -> str | None:
+        """Return the name of the tensor type of the dtype, such as "Float"."""
+        return None if self.dtype is None else _SCALAR_TYPES.get(str(self.dtype).rpartition(".")[2])
+
+
+_SCALAR_TYPES = {
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "int64": "Long",
+    "int32": "Int",
+    "int16": "Short",
+    "int8": "Char",
+    "uint8": "Byte",
+    "bool": "Bool",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}
+
+
 class Value(NamedTuple):
     """A tensor of the graph.
 
@@ -30,6 +70,10 @@ class Value(NamedTuple):
     dtype: Any
     rank: int
     shape: tuple[int, ...]
+
+    def type(self) -> ValueType:
+        """Return its type, as forms for PyTorch's exporter ask for it."""
+        return ValueType(self.shape, self.dtype)
 
 
 class Size(NamedTuple):

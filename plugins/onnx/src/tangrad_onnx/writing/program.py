@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -416,7 +417,7 @@ class _Model:
         op = node.target
         form = self.custom.get(op.name)
         if form is not None:
-            return names_of(form(Graph(self.w), *self._given(list(node.args)), **self._named(node)))
+            return self._by_form(form, node)
         arguments = self._arguments(node)
         out = self._results(node)
         outs = out if isinstance(out, list) else [out]
@@ -434,6 +435,20 @@ class _Model:
         if op.kind == "pointwise":
             return self._pointwise(op, arguments, out)
         raise UnsupportedOperatorError(f"op {op.name!r} has no form in ONNX", operator=op.name)
+
+    def _by_form(self, form: Callable[..., Any], node: Any) -> Any:
+        """Write a call by the form of a user and return the names of its results."""
+        graph, given, named = Graph(self.w), self._given(list(node.args)), self._named(node)
+        try:
+            inspect.signature(form).bind(graph, *given, **named)
+        except TypeError:
+            # Forms for PyTorch's older exporter take all arguments, by position.
+            found = self._arguments(node)
+            given = [found[param.name] for param in node.target.definition.schema.params]
+            named = {}
+        except ValueError:
+            pass  # a form without a signature
+        return names_of(form(graph, *given, **named))
 
     def _pointwise(self, op: Any, arguments: dict[str, Any], out: Any) -> Any:
         if isinstance(out, list):

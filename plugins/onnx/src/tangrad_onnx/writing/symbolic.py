@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+import tangrad
 from tangrad import Tensor
 from tangrad.autograd import Function
 from tangrad.overrides import handle_torch_function, has_torch_function
 from tangrad_onnx.values import to_array
-from tangrad_onnx.writing.graph import Value, Writer
+from tangrad_onnx.writing.graph import Value, ValueType, Writer
 
 __all__ = ["Graph", "Named", "SymbolicFunction", "names_of", "symbolic_functions"]
 
@@ -20,12 +21,30 @@ __all__ = ["Graph", "Named", "SymbolicFunction", "names_of", "symbolic_functions
 _KINDS: dict[str, Callable[[Any], Any]] = {"f": float, "i": int, "s": str, "t": lambda value: value}
 
 
+_COMPARISONS = frozenset("Equal Greater GreaterOrEqual Less LessOrEqual".split())
+_OF_ONE_DTYPE = _COMPARISONS | frozenset(
+    "Abs Acos Add Asin Atan Ceil Celu Clip Cos Div Elu Erf Exp Floor Gelu HardSigmoid HardSwish "
+    "Identity LeakyRelu Log LogSoftmax Max Min Mish Mod Mul Neg PRelu Pow Reciprocal Relu Round "
+    "Selu Sigmoid Sign Sin Softmax Softplus Softsign Sqrt Sub Sum Tan Tanh Transpose Where".split()
+)
+
+
 class Named(str):
-    """The name of a result; it may stand wherever a form takes a tensor."""
+    """The name of a result; it may stand wherever a form takes a tensor.
+
+    Attributes:
+        dtype: of tangrad, as far as it follows from the operands; else None.
+    """
+
+    dtype: Any = None
 
     def setType(self, kind: Any) -> Named:
         """Return itself: types are found by who reads the file."""
         return self
+
+    def type(self) -> ValueType:
+        """Return its type, whose sizes are not known before the file is written."""
+        return ValueType(dtype=self.dtype)
 
 
 class Graph:
@@ -57,17 +76,29 @@ class Graph:
             domain, _, operator = operator.rpartition("::")
             domain = "" if domain == "onnx" else domain
         given = dict(_attribute(key, value) for key, value in attributes.items())
-        names = [self._name(x) for x in operands]
+        known = [getattr(x, "dtype", None) for x in operands[operator == "Where" :]]
+        known += [value.dtype for value in attributes.values() if isinstance(value, Tensor)]
+        dtype = next(filter(None, known), None)
+        # A number beside a tensor is of its dtype, where an operator wants both alike.
+        names = [self._name(x, dtype if operator in _OF_ONE_DTYPE else None) for x in operands]
         made = self._w.op(operator, *names, outputs=outputs, domain=domain, **given)
-        return Named(made) if outputs == 1 else tuple(map(Named, made))
+        if outputs != 1:
+            return tuple(map(Named, made))
+        named = Named(made)
+        named.dtype = tangrad.bool if operator in _COMPARISONS else dtype
+        return named if operator in _OF_ONE_DTYPE or not operands else Named(made)
 
-    def _name(self, operand: Any) -> str | None:
+    def _name(self, operand: Any, dtype: Any) -> str | None:
         if operand is None or isinstance(operand, str):
             return operand
         if isinstance(operand, Value):
             return operand.name
-        array = to_array(operand) if isinstance(operand, Tensor) else operand
-        return self._w.constant(array)
+        if isinstance(operand, Tensor):
+            return self._w.constant(to_array(operand))
+        if dtype is None or dtype is tangrad.bool:
+            return self._w.constant(operand)
+        fits = dtype.is_floating_point or isinstance(operand, int)
+        return self._w.constant(operand, dtype if fits else None)
 
 
 def _attribute(key: str, value: Any) -> tuple[str, Any]:
