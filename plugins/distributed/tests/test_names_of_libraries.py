@@ -72,3 +72,22 @@ def test_operators_of_libraries_have_pytorch_s_classes():
     assert isinstance(tangrad.ops.aten.mm, OpOverloadPacket)
     assert isinstance(tangrad.ops.aten.mm.default, OpOverload)
     assert not isinstance(tangrad.relu_, OpOverloadPacket)
+
+
+def test_collectives_by_their_former_names():
+    def program(rank):
+        dist = tangrad.distributed
+        group = dist.new_group([0])
+        gathered, reduced = tangrad.empty(4), tangrad.empty(2)
+        dist._all_gather_base(gathered, tangrad.full((2,), float(rank)))
+        work = dist._reduce_scatter_base(reduced, tangrad.arange(4.0), async_op=True)
+        assert isinstance(work, dist._Work)
+        work.wait()
+        everyone = dist.distributed_c10d._get_default_group()
+        name = dist._get_process_group_name(everyone)
+        absent = [dist._rank_not_in_group(one) for one in (None, everyone, group)]
+        return gathered.tolist(), reduced.tolist(), name == everyone.group_name, absent
+
+    first, second = tangrad.distributed.run_threads(program, 2)
+    assert first == ([0, 0, 1, 1], [0, 2], True, [False, False, False])
+    assert second == ([0, 0, 1, 1], [4, 6], True, [False, False, True])

@@ -139,6 +139,16 @@ _PARTS = (
 _LAZY = {
     "_CoalescingManager": "tangrad_distributed.communication.coalescing",
     "_coalescing_manager": "tangrad_distributed.communication.coalescing",
+    **dict.fromkeys(
+        (
+            "_Work",
+            "_all_gather_base",
+            "_get_process_group_name",
+            "_rank_not_in_group",
+            "_reduce_scatter_base",
+        ),
+        "tangrad_distributed.communication.former_names",
+    ),
     "CollectiveArgumentError": "tangrad_distributed.errors",
     "FixedShards": "tangrad_distributed.training.fixed_shards",
     "BuiltinCommHookType": "tangrad_distributed.training.gradient_buckets",
