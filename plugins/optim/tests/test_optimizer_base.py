@@ -205,3 +205,34 @@ def test_optimizers_of_others_find_what_they_import(agree):
         return found, of._default_to_fused_or_foreach([t.ones(1)], True)
 
     agree(program)
+
+
+def test_tensors_are_grouped_by_device_and_dtype(agree):
+    def program(t):
+        path = f"{t.__name__}.utils._foreach_utils"
+        module = importlib.import_module(path)
+        ones = [t.ones(1), t.ones(1).double(), t.zeros(2)]
+
+        def grouped(*args):
+            found = module._group_tensors_by_device_and_dtype(*args)
+            return sorted((str(k[1]).split(".")[1], repr(v[0]), v[1]) for k, v in found.items())
+
+        def refused(*args):
+            try:
+                grouped(*args)
+            except RuntimeError:
+                return True
+
+        return (
+            grouped([ones, [None] * 3], True),
+            grouped([ones, []]),
+            [refused(x) for x in ([], [[]], [[None]], [ones, ones[:1]])],
+            [
+                module._has_foreach_support(tensors, t.device(where))
+                for tensors in (ones, [None], [parameter(t)])
+                for where in ("cpu", "meta")
+            ],
+            module._get_fused_kernels_supported_devices(),
+        )
+
+    agree(program)
