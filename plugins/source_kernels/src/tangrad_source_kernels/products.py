@@ -92,7 +92,7 @@ def product(
     (ab, ar, ak), (bb, bk, bc), (yb, yr, yc) = (_strides(t) for t in (a, b, out))
     given = [*cut.numbers(m, n, k), int(abs(ak) <= abs(ar)), int(abs(bk) < abs(bc))]
     given += [ab, ar, ak, bb, bk, bc, yb, yr, yc]
-    given.append(bias.stride(0) if bias is not None and bias.numel() > 1 else 0)
+    given.append(bias.stride(-1) if bias is not None and bias.numel() > 1 else 0)
     run(driver, unit, "product", cut, [out, a, b, bias], given, (batches, m, n), row_sums)
 
 

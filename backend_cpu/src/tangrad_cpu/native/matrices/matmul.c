@@ -116,7 +116,8 @@ static int linear(const tg_call *call, void *context)
     if (call->args[2].kind == TG_ARG_TENSOR && tensor(call, 2)->ndim >= 0) {
         const tg_view *bias = tensor(call, 2);
         g.bias = data(bias);
-        g.bias_col = bias->ndim == 1 && bias->shape[0] != 1 ? bias->strides[0] : 0;
+        const int last = bias->ndim - 1; /* the dimensions before it are of one element */
+        g.bias_col = last >= 0 && bias->shape[last] != 1 ? bias->strides[last] : 0;
     }
     if (out->numel == 0)
         return 0;

@@ -42,9 +42,10 @@ def _check_linear(input: Any, weight: Any, bias: Any) -> None:
         return
     check_dtypes("linear", input, bias)
     features = weight.shape[:-1]
-    if tuple(bias.shape) not in (tuple(features), ()) and not (
-        len(bias.shape) == 1 and bias.shape[0] == 1
-    ):
+    sizes = tuple(bias.shape)
+    if len(sizes) == 2 and sizes[0] == 1 and len(input.shape) > 1:
+        sizes = sizes[1:]
+    if sizes not in (tuple(features), (), (1,)):
         raise RuntimeError(
             f"linear: bias of shape {list(bias.shape)} does not fit the {list(features)} output "
             "features of the weight; its size must match"
@@ -147,6 +148,8 @@ linear = op(
         s(s.tensor(2, 3), s.tensor(4, 3)),
         s(s.tensor(3), s.tensor(2, 3), s.tensor(2)),
         s(s.tensor(2, 2, 3), s.tensor(4, 3), s.tensor(4)),
+        s(s.tensor(2, 3), s.tensor(4, 3), s.tensor(1, 4)),
+        s(s.tensor(2, 2, 3), s.tensor(4, 3), s.tensor(1, 4)),
         s(s.tensor(2, 3), s.tensor(3)),
         s(s.tensor(0, 3), s.tensor(2, 3), s.tensor(2)),
     ],
@@ -160,6 +163,6 @@ linear = op(
     Args:
         input: (..., in_features).
         weight: (out_features, in_features) or (in_features).
-        bias: (out_features) or ().
+        bias: (out_features), (1, out_features) or ().
     """,
 )
