@@ -332,20 +332,15 @@ def compared(seed: int, form: str) -> str:
 def _compared(seed: int, form: str) -> str:
     text, wanted = _eager(seed)
     compiler = _Compiler(form)
-    if form == "at once" and not _holds_nothing(text):
-        return "as it is"
-    if form == "at once":
-        said = _at_once(lambda: _matched(form, wanted, play(text, compiler.wrap, seed)))
-    else:
-        said = _matched(form, wanted, play(text, compiler.wrap, seed))
-    return said or compiler.told()
-
-
-def _holds_nothing(text: str) -> bool:
-    """Return whether a program has nothing that threads would share: defaults hold for all."""
+    if form != "at once":
+        return _matched(form, wanted, play(text, compiler.wrap, seed)) or compiler.told()
     function, _, calls = text.partition("def make_function")[2].partition("CALLS")
-    shared = "S." in function or "rand" in function
-    return not shared and "T.device(" not in calls and "default_dtype(" not in calls
+    if "rand" in function or "default_dtype(" in calls:
+        return "as it is"  # all threads have one generator and one default dtype
+    if "S." not in function:
+        return _at_once(lambda: _matched(form, wanted, play(text, compiler.wrap, seed)))
+    # What a function holds is its thread's own, so each thread compiles one.
+    return _at_once(lambda: _matched(form, wanted, play(text, _Compiler(form).wrap, seed)))
 
 
 def _at_once(run: Callable[[], str]) -> str:
@@ -359,7 +354,7 @@ def _at_once(run: Callable[[], str]) -> str:
     for thread in threads:
         thread.join()
     sys.setswitchinterval(usual)
-    return next((one for one in said if one), "") if len(said) == 3 else "a thread has raised"
+    return next((one for one in said if one), "same") if len(said) == 3 else "a thread has raised"
 
 
 def _matched(form: str, wanted: list[Any], found: Iterator[Any]) -> str:

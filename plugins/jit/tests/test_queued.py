@@ -330,6 +330,24 @@ def test_threads_may_queue_at_once():
     assert found == [True] * 200
 
 
+def test_memory_is_ready_while_a_queue_is_described(monkeypatch):
+    # To tell the line runs Python, and with it other threads, which look at memory and queue work.
+    held, seen = [], []
+
+    def line():
+        seen.append((held[-1].tolist(), (held[-1] * 2 + 1).tolist()))
+        return ""
+
+    def program(x):
+        held.append(x * 2 + 1)
+        return (held[-1] * 3).tolist()
+
+    _queue.forget()
+    monkeypatch.setattr(_queue, "line_of_program", line)
+    assert queued(program)(tangrad.arange(3.0)) == [3, 9, 15]
+    assert seen[0] == ([1, 3, 5], [3, 7, 11])
+
+
 def test_calls_nest_and_transforms_and_autocast_go_through():
     inner = queued(lambda x: (x * 2).sin() + 1)
     row = tangrad.func.vmap(tangrad.func.grad(lambda r: (r * r * 0.5).sin().sum()))

@@ -326,15 +326,20 @@ cdef Known* known_place() noexcept:
         k = (k + 1) & (PLACES - 1)
 
 
-cdef void remember(Known* at, int cause) noexcept:
-    """Describe the queue in a free place of the table."""
+cdef void remember(int cause) noexcept:
+    """Describe the queue in the table of known ones.
+
+    Python runs here, and with it other threads: no memory waits, and nothing is offered meanwhile.
+    """
+    cdef Known* at
     if len(known) >= KNOWN or PyErr_Occurred() != NULL:
         return
+    made = described(cause)
+    at = known_place()
     at.words = <int64_t*>malloc(nwords * sizeof(int64_t))
     if at.words == NULL:
         return
     memcpy(at.words, words, nwords * sizeof(int64_t))
-    made = described(cause)
     known.append(made)
     at.digest, at.nwords, at.queue = digest, nwords, <PyObject*>made
 
@@ -375,17 +380,17 @@ cdef void run_queue(int cause) noexcept:
             if slots[k].bare:
                 place(k)
         run_steps()
+    for k in range(nslots):
+        if not slots[k].bare:
+            API.set_waiting(slots[k].storage, 0, NULL)
     if found is None:
-        remember(at, cause)
+        remember(cause)
     for k in range(nsteps):
         for i in range(steps[k].nin):
             if steps[k].source[i] < 0:
                 Py_DECREF(steps[k].number[i])
     i = nslots
     nsteps = nslots = nbare = 0
-    for k in range(i):
-        if not slots[k].bare:
-            API.set_waiting(slots[k].storage, 0, NULL)
     for k in range(i):
         Py_DECREF(slots[k].storage)
     running = False
