@@ -40,6 +40,8 @@ ATTEMPTS, FEW = 6, 10
 # in the default form, too.
 TWICE = 10
 SECONDS_EACH = 60
+# How many tensors of earlier results are looked at in each call.
+KEPT = 4
 FINE = ("same", "by graphs alone", "refused", "as it is", "as fullgraph")
 
 _UNTIMED = {"options": {"measure": False}}
@@ -62,20 +64,33 @@ def forms_of(seed: int) -> list[str]:
     return [*names[:2], names[2 + seed % (len(names) - 2)]]
 
 
+def _itself(function: Any) -> Any:
+    return function
+
+
 # --- one program -------------------------------------------------------------------------------
 
 
-def play(text: str, wrap: Callable[[Any], Any], seed: int) -> Iterator[Any]:
-    """Yield what each call of a program leaves, as long as none raises."""
+def play(
+    text: str, wrap: Callable[[Any], Any], seed: int, inner: Callable[[Any], Any] = _itself
+) -> Iterator[Any]:
+    """Yield what each call of a program leaves, as long as none raises but on purpose.
+
+    Args:
+        text: of the program. wrap: compiles its function. seed: its own.
+        inner: compiles functions that the function calls.
+    """
     import tangrad as T
 
-    names: dict[str, Any] = {"T": T, "__name__": f"program_{seed}"}
+    earlier: list[Any] = []
+    names: dict[str, Any] = {"T": T, "__name__": f"program_{seed}", "R": earlier, "C": inner}
     for code in _codes(text, seed):
         exec(code, names)
     state = names["State"]()
     names["S"] = state
     function = wrap(names["make_function"](state))
     T.manual_seed(seed)
+    waiting = None
     for call in names["CALLS"]:
         try:
             if call["before"]:
@@ -84,15 +99,22 @@ def play(text: str, wrap: Callable[[Any], Any], seed: int) -> Iterator[Any]:
         except Exception as error:  # the caller's own business, whatever it is
             yield type(error).__name__
             return
-        held = _Held(given, state)
+        held = _Held(given, names["S"], earlier)
         try:
             result = _called(function, call, given, names)
         except Exception as error:  # any error is an outcome
             yield error
-            return
+            if type(error).__name__ != "Stop":
+                return
+            result = None
         yield held.outcome(result)
-        if call["backward"]:
-            yield held.backward(result, call["backward"] == "of one")
+        if call["backward"] == "later":
+            yield held.backward(result if waiting is None else waiting)
+        elif call["backward"]:
+            yield held.backward(result, call["backward"])
+        waiting = result
+        earlier += [t for _, t in _named(result, "result")]
+        del earlier[:-KEPT]
 
 
 @lru_cache(maxsize=4)
@@ -122,6 +144,12 @@ def _arguments(call: dict[str, Any], names: dict[str, Any]) -> tuple[Any, ...]:
         made[name] = names[name] = eval(_code(call[name]), names)
     k, m, box_k, pair = (eval(_code(call[name]), names) for name in ("k", "m", "box_k", "pair"))
     box = {"x": made["x"], "many": made["many"], "k": box_k, "pair": (1, pair)}
+    names["box"] = box
+    if call["point"]:
+        box["point"] = names["Point"](eval(_code(call["point"]), names), pair)
+    if call["record"]:
+        box["record"] = record = names["S"].record
+        record.t, record.k = eval(_code(call["record"]), names), box_k
     return made["a"], made["b"], k, m, box
 
 
@@ -135,7 +163,9 @@ def _called(
         try:
             with mode:
                 if call["by_name"]:
-                    found.append(function(*given[:2], box=given[4], m=given[3], k=given[2]))
+                    named = dict(zip("abkmx", given, strict=True))
+                    ordered = {{"x": "box"}.get(n, n): named[n] for n in call["by_name"]}
+                    found.append(function(**ordered))
                 else:
                     found.append(function(*given))
         except Exception as error:  # handed over to the caller's thread
@@ -155,8 +185,9 @@ def _called(
 class _Held:
     """The tensors that a call may write, and how they were."""
 
-    def __init__(self, given: Any, state: Any) -> None:
+    def __init__(self, given: Any, state: Any, earlier: list[Any]) -> None:
         self.tensors = _named(given, "argument")
+        self.tensors += [(f"earlier[{k}]", t) for k, t in enumerate(earlier)]
         self.tensors += [(name, t) for name, t in state.tensors().items() if t is not None]
         self.tensors += [
             (f"{name}.base", t._base) for name, t in self.tensors if t._base is not None
@@ -178,21 +209,31 @@ class _Held:
         told["others"] = self.others()
         told["objects"] = _classes([id(t) for _, t in known])
         told["memories"] = _classes(
-            [t.untyped_storage().data_ptr() or id(t) for _, t in known if t.layout is not None]
+            [
+                (str(t.layout) == "tangrad.strided" and t.untyped_storage().data_ptr()) or id(t)
+                for _, t in known
+            ]
         )
         return told
 
-    def backward(self, result: Any, of_one: bool = False) -> dict[str, Any]:
+    def backward(self, result: Any, how: object = True) -> dict[str, Any]:
         """Return the gradients that a caller asks of the results, or of the last, and drop them."""
         import tangrad as T
 
-        found = [t for _, t in _named(result, "result") if t.requires_grad][-1 if of_one else 0 :]
+        some = -1 if how == "of one" else 0
+        found = [t for _, t in _named(result, "result") if t.requires_grad][some:]
         leaves = [(name, t) for name, t in self.tensors if t.is_leaf and t.requires_grad]
         if not found:
             return {}
         try:
             with T.enable_grad():
-                sum((t.to(T.float64) * 0.5).sum() for t in found).backward()
+                total = sum((t.to(T.float64) * 0.5).sum() for t in found)
+                if how == "twice":
+                    of = [t for _, t in leaves]
+                    first = T.autograd.grad(total, of, create_graph=True, allow_unused=True)
+                    used = [g for g in first if g is not None and g.requires_grad]
+                    total = sum((g.to(T.float64) ** 2).sum() for g in used) + total
+                total.backward()
         except RuntimeError:
             return {"backward": "refused"}
         told = {f"{name}.grad": _Close(t.grad) for name, t in leaves if t.grad is not None}
@@ -211,6 +252,8 @@ def _named(item: Any, path: str) -> list[tuple[str, Any]]:
         members = enumerate(item)
     elif isinstance(item, dict):
         members = item.items()
+    elif type(item).__name__ == "Record":
+        members = vars(item).items()
     return [pair for key, member in members for pair in _named(member, f"{path}[{key!r}]")]
 
 
@@ -243,7 +286,8 @@ class _Values:
     def __init__(self, t: Any) -> None:
         self.dtype, self.bits, self.empty = t.dtype, b"", t.is_meta or not t.numel()
         if not self.empty:
-            t = t.detach().resolve_neg()
+            t = t.detach() if str(t.layout) == "tangrad.strided" else t.detach().to_dense()
+            t = t.resolve_conj().resolve_neg()
             shown = t.view(_uint16()) if self.dtype.name == "bfloat16" else t
             self.bits = shown.numpy().tobytes()
 
@@ -333,9 +377,10 @@ def _compared(seed: int, form: str) -> str:
     text, wanted = _eager(seed)
     compiler = _Compiler(form)
     if form != "at once":
-        return _matched(form, wanted, play(text, compiler.wrap, seed)) or compiler.told()
+        found = play(text, compiler.wrap, seed, compiler.inner)
+        return _matched(form, wanted, found) or compiler.told()
     function, _, calls = text.partition("def make_function")[2].partition("CALLS")
-    if "rand" in function or "default_dtype(" in calls:
+    if re.search("rand|dropout|bernoulli", function) or "default_dtype(" in calls:
         return "as it is"  # all threads have one generator and one default dtype
     if "S." not in function:
         return _at_once(lambda: _matched(form, wanted, play(text, compiler.wrap, seed)))
@@ -361,12 +406,12 @@ def _matched(form: str, wanted: list[Any], found: Iterator[Any]) -> str:
     """Return where outcomes are not what is wanted, or ""."""
     for turn, expected in enumerate(wanted):
         got = next(found, None)
-        if type(got).__name__ == "CaptureError":
+        if any(kind.__name__ == "CaptureError" for kind in type(got).__mro__):
             return "refused" if form == "fullgraph" else f"call {turn}: {got}"
         if isinstance(expected, Exception) or isinstance(got, Exception):
-            if type(expected) is not type(got):
+            if type(expected).__name__ != type(got).__name__:
                 return f"outcome {turn}: " + _difference(got, expected)
-            break
+            continue
         if got != expected:
             return f"outcome {turn}: " + _difference(got, expected)
     return ""
@@ -403,6 +448,14 @@ class _Compiler:
             return lambda *args, **kwargs: calls.run(args, kwargs)
         self.made = self.made or T.compile(function, **options)
         return self.made
+
+    def inner(self, function: Any) -> Any:
+        """Return what stands for a function that the function calls."""
+        import tangrad as T
+
+        return (
+            function if self.form == "queued" else T.compile(function, **(FORMS[self.form] or {}))
+        )
 
     def told(self) -> str:
         """Return whether graphs ran, or that one was dropped as wrong."""

@@ -18,3 +18,49 @@ def test_compiled_draws_are_eager_s(seed, make):
         return [tangrad.autograd.grad(call(x).sum(), x)[0].tolist() for _ in range(4)]
 
     assert losses(tangrad.compile(function)) == losses(function)
+
+
+_OWN = tangrad.Generator()
+
+
+def _forks(x):
+    with tangrad.random.fork_rng():
+        inside = tangrad.rand(2)
+    return x + inside + tangrad.rand(2)
+
+
+def _forks_and_does_not_draw(x):
+    with tangrad.random.fork_rng():
+        made = x * 2
+    return made + tangrad.rand(2)
+
+
+def _goes_back(x):
+    before = _OWN.get_state()
+    made = x + tangrad.rand(2, generator=_OWN)
+    _OWN.set_state(before)
+    return made + tangrad.rand(2, generator=_OWN)
+
+
+@pytest.mark.parametrize(
+    ("function", "graphs"),
+    [
+        (_forks, False),
+        (_forks_and_does_not_draw, True),
+        (_goes_back, False),
+        (lambda x: x + tangrad.rand(2, generator=tangrad.Generator()), False),
+        (lambda x: x + tangrad.rand(2, generator=tangrad.Generator()) + tangrad.rand(2), False),
+        (lambda x: x + tangrad.rand(2, generator=_OWN), True),
+        (lambda x: x + tangrad.rand(2, generator=tangrad.default_generator.clone_state()), False),
+    ],
+)
+def test_a_generator_that_is_set_back_or_made_in_a_call_draws_as_in_eager(function, graphs):
+    def drawn(call):
+        tangrad.manual_seed(3)
+        _OWN.manual_seed(4)
+        values = [call(tangrad.zeros(2)).tolist() for _ in range(5)]
+        return values, tangrad.get_rng_state().tolist(), _OWN.get_state().tolist()
+
+    fast = tangrad.compile(function, options={"measure": False})
+    assert drawn(fast) == drawn(function)
+    assert bool(fast.compiled.executables) == graphs

@@ -38,7 +38,7 @@ _COUNTS = frozenset(("min", "max", "ceil", "floor", "divmod", "range", "isqrt", 
 # as code objects are slow to compare.
 _SEEDING_CODE = tuple(
     getattr(tangrad.Generator, name).__code__
-    for name in ("manual_seed", "seed", "set_offset", "set_state")
+    for name in ("manual_seed", "seed", "set_offset", "_set_bytes")
 )
 _SEEDING = {id(code): code.co_name for code in _SEEDING_CODE}
 # Functions in Python, of the library, whose answers no guard watches, where the program calls them.

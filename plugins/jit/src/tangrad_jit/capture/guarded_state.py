@@ -118,6 +118,10 @@ class GuardedState:
         """Return the modules (nn.Module) that were found, outermost first."""
         return [item for item in self._seen.values() if isinstance(item, nn.Module)]
 
+    def has(self, item: Any) -> bool:
+        """Return whether an object was found."""
+        return id(item) in self._seen
+
     def add(self, item: Any, path: str) -> None:
         """Walk on from an object."""
         pending = [(item, path)]

@@ -557,7 +557,7 @@ class _Session:
         fresh = [item for key, item in after._seen.items() if key not in known]
         if any(not isinstance(item, (type, *_PLAIN)) for item in fresh if not callable(item)):
             raise Unsettled("the run reads objects that were found only while it ran")
-        guards = [*after.guards, *_engines(recording.graph)]
+        guards = [*after.guards, *_engines(recording.graph, after)]
         watched = {id(t) for t, _ in recording.gradients}
         watched |= {id(i.tensor) for i in recording.graph.inputs if i.kind == "gradient"}
         # What a run does about gradients may be nothing because of what it found.
@@ -583,17 +583,24 @@ class _Session:
         recording.guards = Guards(guards)
 
 
-def _engines(graph: Graph) -> list[SlotGuard]:
-    """Return guards of the engines that a graph draws from: it knows none that is sequential."""
-    generators = [
-        node.op.definition.generator_of(map_values(lambda value: value.example, node.args))
-        for node in graph.nodes
-        if node.form == DRAW
-    ]
-    return [
-        SlotGuard(f"the engine of a generator of {generator.device_type}", generator, "sequential")
-        for generator in {id(generator): generator for generator in generators}.values()
-    ]
+def _engines(graph: Graph, found: GuardedState) -> list[SlotGuard]:
+    """Return guards of the engines that a graph draws from: it knows none that is sequential.
+
+    Raises:
+        CaptureError: a generator is the run's own; in the next call it would be another.
+    """
+    guards: dict[int, SlotGuard] = {}
+    for node in graph.nodes:
+        if node.form != DRAW:
+            continue
+        args = map_values(lambda value: value.example, node.args)
+        generator = node.op.definition.generator_of(args)
+        name = f"the engine of a generator of {generator.device_type}"
+        guards[id(generator)] = SlotGuard(name, generator, "sequential")
+        default = tangrad.random.get_default_generator(generator.device)
+        if generator is not default and not found.has(generator):
+            raise CaptureError("numbers are drawn from a generator that the run made", node.line)
+    return list(guards.values())
 
 
 def _with_gradient(path: str, tensor: Any, before: Any) -> GradientGuard:
