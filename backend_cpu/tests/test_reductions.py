@@ -192,6 +192,26 @@ def test_every_level_gives_the_same_answers(level: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("level", [name for name, runs in _kernels.levels().items() if runs])
+def test_a_vector_is_folded_in_the_order_of_a_row(level: str) -> None:
+    # Queued calls fold a vector as the only row of a matrix, and their bits are eager's.
+    code = (
+        "import tangrad\n"
+        "for dtype in (tangrad.float32, tangrad.float64):\n"
+        "    for n in range(1, 140):\n"
+        "        rows = tangrad.rand(5, n, dtype=dtype)\n"
+        "        for name in ('sum', 'prod', 'norm', 'logsumexp'):\n"
+        "            dim = {'dim': 0} if name == 'logsumexp' else {}\n"
+        "            vectors = [getattr(row, name)(**dim).item() for row in rows.unbind()]\n"
+        "            assert getattr(rows, name)(dim=1).tolist() == vectors, (dtype, n, name)\n"
+    )
+    environment = os.environ | {"TANGRAD_CPU_ISA": level}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("name", ["amax", "amin", "sum"])
 @pytest.mark.parametrize("columns", [4096, 700, 64, 3])
 def test_every_float16_is_folded_as_the_float32_it_equals(name: str, columns: int) -> None:

@@ -98,7 +98,7 @@ class Writer(Body):
         call.update(pair=pair, extra="", mode="", thread=False, backward=backward)
         used = "\n".join(self.lines)
         call.update(by_name="", order="abxm", point="box['x']" if "['point']" in used else "")
-        call.update(record="b" if "['record']" in used else "")
+        call.update(record="S.held" if "['record']" in used else "")
         if dice.random() < 0.15:
             self.change(call)
         return call

@@ -148,3 +148,25 @@ def test_a_backward_that_accumulates_by_itself_runs_once():
         return model.weight.grad
 
     assert trained(compiled).equal(trained(lambda f: f))
+
+
+@pytest.mark.parametrize("first", ["detach", "write", "nothing"])
+def test_a_view_of_what_was_detached_is_a_view_of_the_tensor_itself(first):
+    held = tangrad.zeros(2, 3)
+
+    def function(x):
+        if first == "detach":
+            x.detach(), held.detach()
+        elif first == "write":
+            x.detach().fill_(1.5), held.detach().mul_(2)
+        return x.t(), held[0], held.detach()
+
+    fast = tangrad.compile(function, fullgraph=True, options={"measure": False})
+    for _ in range(4):
+        x = tangrad.ones(2, 3)
+        one, other, same = fast(x)
+        assert one._base is x and other._base is held and same is not held
+        # So a write that brings a history reaches the base, as in eager.
+        one.mul_(tangrad.ones(1, requires_grad=True))
+        assert x.requires_grad
+    assert fast.compiled.executables

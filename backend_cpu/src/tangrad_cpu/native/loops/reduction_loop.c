@@ -420,11 +420,20 @@ static int reduce_empty(const tg_loop *loop, plan *p)
     return 0;
 }
 
+/* Whether all elements are one short run. Two lines and more are folded as the row of a matrix is. */
+static int is_run(const tg_loop *loop, const tgc_fold *fold, const tg_operand *x)
+{
+    if (loop->numel > fold->run_most || loop->numel <= 0 || loop->ndim != loop->nreduced || loop->ndim > 1)
+        return 0;
+    return loop->numel * fold->itemsize < 2 * TGC_LINE_BYTES || fold->line == NULL
+           || (loop->ndim && x->strides[0] != fold->itemsize);
+}
+
 int TGC(tgc_reduce)(const tg_loop *loop, void *context)
 {
     const tgc_fold *fold = context;
     const tg_operand *x = &loop->operands[loop->nout];
-    if (loop->numel <= fold->run_most && loop->numel > 0 && loop->ndim == loop->nreduced && loop->ndim <= 1) {
+    if (is_run(loop, fold, x)) {
         /* The smallest reductions are all overhead. */
         _Alignas(64) char states[TGC_STATES_BYTES];
         char *outs[TGC_FOLD_OUTS];

@@ -183,7 +183,8 @@ class Recorder:
         self._without_history.pop(key, None)
         if key in self._values and not tensor.requires_grad and self._has_history[key]:
             self._without_history[key] = value  # detached: beside the tensor that it shows
-        else:
+        elif key not in self._values or not _is_detached(value):
+            # Views are of the tensor that was there first: it is the base that they tell.
             self._values[key], self._has_history[key] = value, tensor.requires_grad
         self._keep.append(tensor)
         value.example = tensor
@@ -473,6 +474,10 @@ class Recorder:
         """Have nodes tell which of a module's modules made the call."""
         for name, module in root.named_modules():
             self._names.setdefault(module, name)
+
+
+def _is_detached(value: Value) -> bool:
+    return value.producer is not None and value.producer.op.name == "detach"
 
 
 def _power_of_number(op: Any, args: tuple[Any, ...]) -> Any:
