@@ -69,7 +69,6 @@ LONGER = {
     ),
     "plugins/jit/src/tangrad_jit/_run.pyx": "the class of a program: its steps and their loop",
     "plugins/jit/src/tangrad_jit/compiling/recording.py": "a recorded call, from first to last",
-    "plugins/jit/tests/caller_programs.py": "one generator of programs, line by line",
     "plugins/jit/tests/scripting/script_cases.py": "a table of programs with their cases",
     "plugins/nn/src/tangrad/nn/modules/module.py": (
         "the class Module; its state and its hooks are bases in files of their own"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 
+import caller_outcomes
 import caller_programs
 import pytest
 import random_callers
@@ -71,7 +72,7 @@ def test_a_program_whose_first_call_raises_is_written_anew_but_for_every_tenth()
 
 
 def test_values_are_compared_to_the_bit_but_that_all_nan_are_one():
-    values = random_callers._Values
+    values = caller_outcomes.Values
     half = tangrad.tensor([1.5, float("nan")], dtype=tangrad.bfloat16)
     assert values(half) == values(half.clone())
     assert values(tangrad.tensor(float("nan"))) == values(-tangrad.tensor(float("nan")))

@@ -165,8 +165,39 @@ def test_a_view_of_what_was_detached_is_a_view_of_the_tensor_itself(first):
     for _ in range(4):
         x = tangrad.ones(2, 3)
         one, other, same = fast(x)
-        assert one._base is x and other._base is held and same is not held
+        assert one._base is x
+        assert other._base is held
+        assert same is not held
         # So a write that brings a history reaches the base, as in eager.
         one.mul_(tangrad.ones(1, requires_grad=True))
         assert x.requires_grad
+    assert fast.compiled.executables
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.t(),
+        lambda x: (x.view(-1)[1:], x.sort()[0])[0],
+        lambda x: (x * 2).t(),
+        lambda x: (x.cumsum(0).unbind(), x * 2)[1][0],
+    ],
+)
+def test_results_may_be_written_with_a_history(function):
+    fast = compiled(function, fullgraph=True)
+    scale = tangrad.tensor(3.0, requires_grad=True)
+    for _ in range(4):
+        found = []
+        for call in (fast, function):
+            x, scale.grad = tangrad.arange(6.0).view(2, 3), None
+            written = call(x)
+            written.mul_(scale)
+            (written.sum() + x.sum()).backward()
+            found.append((x.requires_grad, scale.grad.item()))
+        assert found[0] == found[1]
+    with tangrad.no_grad():
+        made = fast(tangrad.ones(2, 3))
+    if made._base is not None:
+        with pytest.raises(RuntimeError, match="no_grad mode"):
+            made.mul_(scale)
     assert fast.compiled.executables

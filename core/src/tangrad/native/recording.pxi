@@ -42,6 +42,18 @@ def call_recorded(Op op not None, tuple args, out=None, bint inplace=False):
     return call_flat(op, flat, out, inplace)
 
 
+def call_unrecorded(function, *args):
+    """Call a function whose ops record nothing; unlike under `no_grad`, the views it makes may be written later."""
+    cdef int saved = tg_tls.grad_enabled
+    tg_tls.below_autograd += 1
+    tg_tls.grad_enabled = 0
+    try:
+        return function(*args)
+    finally:
+        tg_tls.below_autograd -= 1
+        tg_tls.grad_enabled = saved
+
+
 def bind_arguments(Op op not None, tuple args, dict kwargs):
     """Return (bound arguments in schema order, out) of a call."""
     cdef PyObject* flat[MAX_PARAMS]

@@ -16,7 +16,7 @@ from tangrad_jit import _guards
 from tangrad_jit.capture.bytecode import instructions, name_of
 from tangrad_jit.capture.errors import CaptureError
 
-__all__ = ["CallWatch", "asks_types", "is_library", "is_standard"]
+__all__ = ["CallWatch", "answers_with_a_number", "asks_types", "is_library", "is_standard"]
 
 _LIBRARY = tuple(
     os.path.dirname(path) + os.sep
@@ -32,6 +32,7 @@ _OPS = tuple(
     os.path.join(os.path.dirname(tangrad.__file__), name) + os.sep for name in ("ops", "nn")
 )
 _SIZES = frozenset(("shape", "size", "numel", "nelement"))
+_ANSWERS = frozenset(("__float__", "__int__", "__index__", "__hash__", "__complex__"))
 _COUNTS = frozenset(("min", "max", "ceil", "floor", "divmod", "range", "isqrt", "log2"))
 
 # Methods that may set a generator to another place, which no node of a graph does; by identity,
@@ -299,6 +300,11 @@ def _place_of(generator: Any) -> tuple[int, int]:
         return generator.initial_seed(), generator.get_offset()
     except NotImplementedError:
         return generator.initial_seed(), 0
+
+
+def answers_with_a_number(code: CodeType) -> bool:
+    """Return whether code is a method of whose answer Python asks that it is a number itself."""
+    return code.co_name in _ANSWERS and not is_library(code)
 
 
 @lru_cache(maxsize=4096)

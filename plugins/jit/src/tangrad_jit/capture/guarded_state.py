@@ -73,6 +73,7 @@ _FIXED = (
 )
 # Modules of the interpreter's, which nobody changes.
 _STANDARD = sys.stdlib_module_names - {"__main__"}
+_NOT_FOUND = "it ran, and nothing that the function names holds it, so its closure is not watched"
 # What their objects say is not what programs compute with; those of `_abc` are caches.
 _HARMLESS = ("typing", "pathlib", "abc", "_abc")
 # Registries of the hooks that all modules' calls have.
@@ -86,6 +87,13 @@ _Cached = type(functools.lru_cache(len))
 _CONTAINERS = (
     *(dict, list, tuple, set, frozenset, types.MappingProxyType, OrderedDict, defaultdict),
     *(weakref.ref, threading.local),
+)
+# Kinds whose elements are read without a call, and stand in no attribute, by module and name.
+_ELEMENTS = frozenset(
+    (
+        *(("_ctypes", "_CData"), ("array", "array"), ("builtins", "bytearray")),
+        *(("collections", "deque"), ("numpy", "ndarray")),
+    )
 )
 # Objects of these that have no attributes are what they are.
 _BARE = (int, float, complex, str, bytes, tuple, frozenset)
@@ -293,11 +301,14 @@ class GuardedState:
                 continue
             for name, value in vars(kind).items():
                 if isinstance(value, property):
-                    found.extend((f, f"{path}.{name}") for f in (value.fget,) if f is not None)
-                elif not name.startswith("__") or name in ("__init__", "__call__", "__getitem__"):
-                    code = isinstance(value, (types.FunctionType, staticmethod, classmethod))
-                    if code or not (isinstance(value, _FIXED) or callable(value)):
-                        found.append((value, f"{path}.{name}"))
+                    does = (value.fget, value.fset, value.fdel)
+                    found.extend((f, f"{path}.{name}") for f in does if f is not None)
+                    continue
+                # Operators and protocols are functions, which may hold what they close over.
+                code = isinstance(value, (types.FunctionType, staticmethod, classmethod))
+                fixed = name.startswith("__") or isinstance(value, _FIXED) or callable(value)
+                if code or not fixed:
+                    found.append((value, f"{path}.{name}"))
         return found
 
     def _object(self, held: Any, path: str) -> Iterable[tuple[Any, str]]:
@@ -317,10 +328,9 @@ class GuardedState:
         if not isinstance(names, dict) and not slots:
             if kind.__basicsize__ == object.__basicsize__ or isinstance(held, _BARE):
                 return [(kind, path)]
-            self.refusals.append(
-                (path, f"an object of {kind.__module__}.{kind.__qualname__} cannot be watched")
-            )
-            return ()
+            return self._unwatched(held, path)
+        if any((k.__module__, k.__name__) in _ELEMENTS for k in kind.__mro__):
+            return self._unwatched(held, path)
         self.guards.append(TypeGuard(path, held))
         found: list[tuple[Any, str]] = [(kind, path)]
         if isinstance(names, dict):
@@ -330,6 +340,12 @@ class GuardedState:
             self.guards.append(SlotGuard(f"{path}.{slot}", held, slot))
             found.append((getattr(held, slot, None), f"{path}.{slot}"))
         return found
+
+    def _unwatched(self, held: Any, path: str) -> tuple[()]:
+        kind = type(held)
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        self.refusals.append((path, f"an object of {name} cannot be watched"))
+        return ()
 
     def _logger(self, held: Any, path: str) -> Iterable[tuple[Any, str]]:
         """Guard what decides which messages a logger takes; the messages themselves are refused."""
@@ -401,16 +417,33 @@ def survey(
     for item, path in _objects(kwargs, "kwargs"):
         found.add(item, path)
     if executed is not None:
+        known = set(found.code)
         for code, names in executed.items():
             if code not in found.code:
                 found.code.add(code)
                 for item, path in found._names(code, names, f"{code.co_name}()"):
                     found.add(item, path)
+        found.refusals += _unknown_closures(executed, known)
     for name in _HOOKS_OF_ALL if found.modules() else ():
         found.add(getattr(nn.modules.module, name), "hooks of all modules")
     found.guards.append(ClassGuard("Tensor", tangrad.Tensor))
     found.follow_namespaces()
     return found
+
+
+def _unknown_closures(
+    executed: Iterable[types.CodeType], known: set[types.CodeType]
+) -> list[tuple[str, str]]:
+    """Return refusals of closures that ran and were not found: what they hold is watched by nobody.
+
+    Functions that the run has made close over what it has made, or over what its makers do.
+    """
+    within = {c for code in executed for c in code.co_consts if isinstance(c, types.CodeType)}
+    return [
+        (f"{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name}()", _NOT_FOUND)
+        for code in executed
+        if code.co_freevars and code not in known and code not in within and not is_library(code)
+    ]
 
 
 def _objects(item: Any, path: str) -> Iterable[tuple[Any, str]]:

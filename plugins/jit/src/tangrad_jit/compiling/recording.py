@@ -21,7 +21,7 @@ from tangrad_jit._guards import (
     attributes,
     is_same,
 )
-from tangrad_jit.capture.calls import CallWatch, asks_types, is_library
+from tangrad_jit.capture.calls import CallWatch, answers_with_a_number, asks_types, is_library
 from tangrad_jit.capture.errors import CaptureError, GuardError, Unsettled
 from tangrad_jit.capture.guarded_state import GuardedState, Key, survey
 from tangrad_jit.capture.numbers import Number, Numbers, plain_in
@@ -161,7 +161,8 @@ class _Session:
         self.function, self.args, self.kwargs = function, args, kwargs
         self.strict = strict
         self.sizes: SymbolicSizes | None = None
-        self.before = self._survey_before(known)
+        self.known = known
+        self.before = self._survey_before()
         self.origins: dict[Any, tuple[str, str, Any]] = {}
         for path, tensor in self.before.tensors:
             self.origins.setdefault(memory_of(tensor), ("capture", path, tensor))
@@ -169,9 +170,9 @@ class _Session:
         self.recorder.strict = strict
         self.grads = self._gradients()
 
-    def _survey_before(self, known: dict[CodeType, Any]) -> GuardedState:
+    def _survey_before(self) -> GuardedState:
         found = survey(self.function, self.args, self.kwargs, None)
-        for code, names in known.items():
+        for code, names in self.known.items():
             if code not in found.code:
                 found.code.add(code)
                 for item, path in found._names(code, names, f"{code.co_name}()"):
@@ -184,7 +185,8 @@ class _Session:
         held = held_sources(self.before.guards)
         given = argument_sources(self.args, self.kwargs)
         wanted = {*varying, *hyperparameters(self.before._seen.values())} - set(fixed)
-        if any(asks_types(code) and not is_library(code) for code in self.before.code):
+        asks = any(asks_types(code) and not is_library(code) for code in self.before.code)
+        if asks or any(map(answers_with_a_number, self.known)):
             wanted = set()
         self.sources: list[Any] = [s for s in (*held.values(), *given.values()) if s.key in wanted]
 

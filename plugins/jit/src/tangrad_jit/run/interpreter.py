@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
-from tangrad.plugin import call_recorded
+from tangrad.plugin import call_recorded, call_unrecorded
 from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, map_values
 
 __all__ = ["interpret", "run_node"]
@@ -22,23 +22,29 @@ def interpret(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     Returns:
         Its outputs.
     """
+    if tangrad.is_grad_enabled():
+        made: list[Any] = call_unrecorded(_interpret, graph, inputs)
+        return made
+    return _interpret(graph, inputs)
+
+
+def _interpret(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     env: dict[Value, Any] = {}
     copied = {entry.value for entry in graph.fresh_constants()}
-    with tangrad.no_grad():
-        for given, item in zip(graph.inputs, inputs, strict=True):
-            if given.value in copied:
-                item = item.clone()
-            # What is written through `.data` keeps its version.
-            env[given.value] = item if given.counted else item.data
-        for node in graph.nodes:
-            try:
-                run_node(node, env)
-            except Exception as error:
-                place = " ".join(part for part in (node.module, node.line) if part)
-                if place:
-                    error.add_note(f"in the compiled graph, at {place}")
-                raise
-        return [map_values(env.__getitem__, item) for item in graph.outputs]
+    for given, item in zip(graph.inputs, inputs, strict=True):
+        if given.value in copied:
+            item = item.clone()
+        # What is written through `.data` keeps its version.
+        env[given.value] = item if given.counted else item.data
+    for node in graph.nodes:
+        try:
+            run_node(node, env)
+        except Exception as error:
+            place = " ".join(part for part in (node.module, node.line) if part)
+            if place:
+                error.add_note(f"in the compiled graph, at {place}")
+            raise
+    return [map_values(env.__getitem__, item) for item in graph.outputs]
 
 
 def run_node(node: Node, env: dict[Value, Any]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
+from tangrad.plugin import call_unrecorded
 from tangrad_jit._run import Program
 from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, values_in
 from tangrad_jit.graph.types import ITEMSIZE, TensorType
@@ -79,8 +80,7 @@ class Plan:
             if self._added and self.program.timed:
                 self._keep_what_pays()
             if self._records and tangrad.is_grad_enabled():
-                with tangrad.no_grad():
-                    made: list[Any] = self.program.run(inputs)
+                made: list[Any] = call_unrecorded(self.program.run, inputs)
             else:
                 made = self.program.run(inputs)
         finally:
