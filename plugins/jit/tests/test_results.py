@@ -201,3 +201,17 @@ def test_results_may_be_written_with_a_history(function):
         with pytest.raises(RuntimeError, match="no_grad mode"):
             made.mul_(scale)
     assert fast.compiled.executables
+
+
+def test_a_view_of_what_was_written_through_data_is_a_view_of_the_argument():
+    def function(x):
+        x.data.mul_(2)
+        return x.view(-1)
+
+    fast = compiled(function)
+    for _ in range(4):
+        x = tangrad.ones(2, 3)
+        assert fast(x)._base is x
+        assert x._version == 0
+    with pytest.raises(CaptureError, match="written through .data"):
+        compiled(function, fullgraph=True)(tangrad.ones(2))

@@ -158,6 +158,11 @@ class Recorder:
         held = any(e.value is value and e.kind == "capture" for e in self.graph.inputs)
         return held and value not in self._written
 
+    def is_written_uncounted(self, value: Value) -> bool:
+        """Return whether what a value shows was given and written, though not as a version of it."""
+        given = any(e.value is value.root and not e.counted for e in self.graph.inputs)
+        return given and value.root in self._written
+
     def is_constant(self, value: Value) -> bool:
         """Return whether a value is a tensor that the run made of numbers, not written so far."""
         made = any(e.value is value and e.kind == "constant" for e in self.graph.inputs)

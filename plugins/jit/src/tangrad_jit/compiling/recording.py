@@ -358,6 +358,8 @@ class _Session:
                 check_result(leaf)
                 recording.leaves.append(("output", len(graph.outputs)))
                 value = recorder.value_of(leaf)
+                if leaf._base is not None and recorder.is_written_uncounted(value):
+                    raise CaptureError("a view is returned of what was written through .data")
                 if id(leaf) in held and all(entry.tensor is not leaf for entry in graph.inputs):
                     raise CaptureError(
                         f"the function returns {held[id(leaf)]}, of whose memory the program holds "
