@@ -1,4 +1,4 @@
-"""`freeze` and `optimize_for_inference`: parameters become constants."""
+"""Graphs of traces whose parameters become constants, for `jit.freeze`."""
 
 from __future__ import annotations
 
@@ -15,69 +15,54 @@ from tangrad_jit.passes.dead_code import remove_dead_code
 from tangrad_jit.tracing.batches import BatchGraph
 from tangrad_jit.tracing.traced_module import TopLevelTracedModule, TracedGraph
 
-__all__ = ["freeze", "optimize_for_inference"]
+__all__ = ["frozen_graphs", "simplified"]
 
 
-def freeze(
-    mod: Any, preserved_attrs: list[str] | None = None, optimize_numerics: bool = True
-) -> Any:
-    """Return a traced module whose parameters and buffers are constants of its graphs.
-
-    Of a scripted module, a copy whose parameters need no gradients.
+def frozen_graphs(
+    mod: TopLevelTracedModule, kept: set[str], numerics: bool, batches: bool
+) -> dict[str, TracedGraph]:
+    """Return the graphs of a traced module with parameters and buffers as constants.
 
     Args:
-        mod: a traced module in evaluation mode.
-        preserved_attrs: methods that are kept besides `forward`.
-        optimize_numerics: also fold batch norm into the convolution or linear layer before it.
+        mod: the module.
+        kept: names of methods, and of attributes, which no graph has as constants.
+        numerics: also fold batch norm into the convolution or linear layer before it.
+        batches: keep the graphs of other batches, too.
 
     Raises:
-        RuntimeError: `mod` was not traced, is in training mode, or writes its buffers.
+        RuntimeError: a graph writes a buffer, and there is no program to run instead.
     """
-    return _frozen_module(mod, preserved_attrs, optimize_numerics, batches=True)
-
-
-def _frozen_module(
-    mod: Any, preserved_attrs: list[str] | None, numerics: bool, *, batches: bool
-) -> Any:
-    frozen_copy = getattr(mod, "frozen_copy", None)
-    has_graphs = isinstance(mod, TopLevelTracedModule) and mod.methods
-    if frozen_copy is not None and not has_graphs:
-        return frozen_copy()
-    if not isinstance(mod, TopLevelTracedModule):
-        raise RuntimeError("Freezing expects a module that jit.trace has made as input")
-    if mod.training:
-        raise RuntimeError(
-            "Freezing is currently only implemented for modules in eval mode. Please call .eval() "
-            "on your module before freezing."
-        )
-    kept = {"forward", *(preserved_attrs or ())}
     held = mod._held()
-    methods = {
-        name: _frozen(traced, held, numerics, traced.batch if batches else None)
-        for name, traced in mod.methods.items()
-        if name in kept
-    }
-    made = TopLevelTracedModule(None, methods)
-    made.original_name = mod.original_name
-    return made.eval()
+    made = {}
+    for name, traced in mod.methods.items():
+        if name not in kept:
+            continue
+        stays = _stays(traced.graph, kept)
+        if not stays:
+            made[name] = _frozen(traced, held, numerics, traced.batch if batches else None)
+        elif not hasattr(mod, "script_unit"):
+            raise RuntimeError(f"freeze: the graph writes {stays!r}, which cannot be constant")
+    return made
 
 
-def optimize_for_inference(mod: Any, other_methods: list[str] | None = None) -> Any:
-    """Return a module frozen, if it is not, with batch norm folded and graphs simplified.
+def _stays(graph: Graph, kept: set[str]) -> str:
+    """Return the name of a capture that is written or to be kept, or ""."""
+    written = {value.root for node in graph.nodes for value in node.written}
+    captures = [entry for entry in graph.inputs if entry.kind == "capture"]
+    whole = [tuple(name.split(".")) for name in kept]
+    for entry in captures:
+        path = tuple(entry.name.split("."))
+        if entry.value in written or any(path[: len(name)] == name for name in whole):
+            return entry.name
+    return ""
 
-    Args:
-        mod: a traced module in evaluation mode.
-        other_methods: methods that are kept besides `forward`.
-    """
-    # What the passes below may do with sizes holds for the example's.
-    frozen = _frozen_module(mod, other_methods, True, batches=False)
-    if not isinstance(frozen, TopLevelTracedModule):
-        return frozen
-    for traced in frozen.methods.values():
+
+def simplified(methods: dict[str, TracedGraph]) -> None:
+    """Simplify graphs, where they stand, for the sizes of their examples."""
+    for traced in methods.values():
         for run in (merge_common_subexpressions, rewrite, eliminate_copies, remove_dead_code):
             run(traced.graph)
             verify(traced.graph, run.__name__)
-    return frozen
 
 
 def _frozen(
@@ -92,12 +77,9 @@ def _frozen(
 
 def _frozen_graph(given: Graph, held: dict[str, Any], numerics: bool) -> Graph:
     graph = given.copy()
-    written = {value.root for node in graph.nodes for value in node.written}
     for entry in graph.inputs:
         if entry.kind != "capture":
             continue
-        if entry.value in written:
-            raise RuntimeError(f"freeze: the graph writes {entry.name!r}, which cannot be constant")
         entry.kind, entry.tensor = "constant", held[entry.name].detach().clone()
     if numerics:
         fold_batch_norm(graph)

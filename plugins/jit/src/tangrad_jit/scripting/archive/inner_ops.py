@@ -24,7 +24,14 @@ SEVERAL = {
     "native_dropout": 2,
     "max_pool1d_with_indices": 2,
     "max_pool2d_with_indices": 2,
+    "max_pool3d_with_indices": 2,
+    **{f"adaptive_max_pool{d}d": 2 for d in (1, 2, 3)},
+    **{f"fractional_max_pool{d}d": 2 for d in (2, 3)},
 }
+
+
+_CONVOLUTIONS = {d: getattr(tangrad, f"conv{d}d") for d in (1, 2, 3)}
+_TRANSPOSED = {d: getattr(tangrad, f"conv_transpose{d}d") for d in (1, 2, 3)}
 
 
 def convolution(
@@ -43,9 +50,11 @@ def convolution(
     allow_tf32: Any = True,
 ) -> Any:
     """Convolve, forwards or transposed, in as many dimensions as the weight has."""
-    return tangrad.convolution(
-        input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
-    )
+    dims = weight.dim() - 2
+    if transposed:
+        call = _TRANSPOSED[dims]
+        return call(input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _CONVOLUTIONS[dims](input, weight, bias, stride, padding, dilation, groups)
 
 
 def _loss(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -255,6 +264,42 @@ def elu(self: Any, alpha: Any = 1.0, scale: Any = 1.0, input_scale: Any = 1.0) -
     return F.elu(self * input_scale, alpha) * scale
 
 
+def _largest(name: str) -> Callable[..., Any]:
+    """Return a pooling that gives the places of the largest elements, too."""
+    pool = getattr(F, name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return pool(*args, **kwargs, return_indices=True)
+
+    return call
+
+
+def _fractional(name: str) -> Callable[..., Any]:
+    pool = getattr(F, name)
+
+    def call(self: Any, kernel_size: Any, output_size: Any, random_samples: Any) -> Any:
+        return pool(
+            self, kernel_size, output_size, return_indices=True, _random_samples=random_samples
+        )
+
+    return call
+
+
+def batch_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: Any,
+    momentum: Any,
+    eps: Any,
+    cudnn_enabled: Any = True,
+) -> Any:
+    """Normalize each channel by its mean and variance, or by running ones."""
+    return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
 def number_tensor(value: Any) -> Any:
     """Return a number as a tensor."""
     return tangrad.tensor(value)
@@ -283,6 +328,10 @@ INNER_OPS: dict[str, Callable[..., Any]] = {
     "multi_margin_loss": multi_margin_loss,
     "constant_pad_nd": constant_pad_nd,
     "instance_norm": instance_norm,
+    "batch_norm": batch_norm,
+    **{f"adaptive_max_pool{d}d": _largest(f"adaptive_max_pool{d}d") for d in (1, 2, 3)},
+    **{f"fractional_max_pool{d}d": _fractional(f"fractional_max_pool{d}d") for d in (2, 3)},
+    **{f"max_pool{d}d_with_indices": _largest(f"max_pool{d}d") for d in (1, 2, 3)},
     "rrelu": rrelu,
     "log_sigmoid": F.logsigmoid,
     **{name: getattr(F, name) for name in ("glu", "hardshrink", "softshrink", "celu", "threshold")},

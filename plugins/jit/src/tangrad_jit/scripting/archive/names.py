@@ -230,7 +230,7 @@ class _ArchiveOp(Value):
         named.pop("pin_memory", None)
         if self.name in SEVERAL:
             kind = TupleType([kinds.TENSOR] * SEVERAL[self.name])
-            function = getattr(tangrad, self.name)
+            function = _callee(self.name)
             return OpCall(place, kind, f"aten::{self.name}", function, given, named, True)
         callee = _callee(self.name)
         call: Expr = check.call_named_op(self.name, given, named, place, callee=callee)

@@ -24,6 +24,7 @@ from tangrad_jit.tracing.script_module import ScriptModule
 
 __all__ = ["ScriptMethod", "ScriptedModule", "entry_of", "filled", "scripted_module"]
 
+_HELD = ("_parameters", "_buffers", "_modules")
 _REGISTRIES = frozenset(vars(nn.Module()))
 
 
@@ -122,7 +123,12 @@ class ScriptedModule(ScriptModule):
         raise NotImplementedError(f"{self.original_name} has no forward")
 
     def __getattr__(self, name: str) -> Any:
-        unit = self.__dict__.get("script_unit")
+        state = self.__dict__
+        for registry in _HELD:
+            found = state[registry].get(name) if registry in state else None
+            if found is not None:
+                return found
+        unit = state.get("script_unit")
         if unit is not None:
             method = unit.methods.get(name)
             if isinstance(method, Unit):
@@ -132,8 +138,7 @@ class ScriptedModule(ScriptModule):
                 return entry_of(getter)(self)
             if name in unit.constants:
                 return unit.constants[name]
-            registries = (self._parameters, self._buffers, self._modules)
-            if not any(name in registry for registry in registries):
+            if not any(name in state[registry] for registry in _HELD):
                 return self._of_class(name)
         return super().__getattr__(name)
 
@@ -301,20 +306,18 @@ class ScriptedModule(ScriptModule):
         """Return a module of the same parameters and attributes."""
         return self.__copy__()
 
-    def frozen_copy(self) -> ScriptedModule:
-        """Return a copy in evaluation mode whose parameters need no gradients.
+    def refuse_swaps(self) -> None:
+        """Refuse to freeze a module whose methods put a module in another's place.
 
         Raises:
-            RuntimeError: the module is in training mode, or puts a module in another's place.
+            RuntimeError: they do.
         """
-        if self.training:
-            raise RuntimeError(
-                "Freezing is currently only implemented for modules in eval mode. Please call "
-                ".eval() on your module before freezing."
-            )
         for module in self.modules():
             for method in getattr(getattr(module, "script_unit", None), "methods", {}).values():
                 _refuse_swaps(method)
+
+    def frozen_copy(self) -> ScriptedModule:
+        """Return a copy whose parameters need no gradients."""
         made = copy.deepcopy(self)
         made.requires_grad_(False)
         return made

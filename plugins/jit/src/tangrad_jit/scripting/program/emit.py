@@ -15,11 +15,12 @@ from functools import cache
 from typing import Any
 
 from tangrad_jit.scripting.program import codes, numbers, texts, threads, values
+from tangrad_jit.scripting.program.lifetimes import last_uses
 from tangrad_jit.scripting.program.retelling import MARK, set_place
 from tangrad_jit.scripting.program.sizes import is_small, small_variables
 from tangrad_jit.scripting.tree import nodes as tree
 from tangrad_jit.scripting.types import kinds
-from tangrad_jit.scripting.types.kinds import ListType, TupleType
+from tangrad_jit.scripting.types.kinds import ListType, ModuleType, TupleType
 
 __all__ = ["Emitter", "filled", "program_of"]
 
@@ -48,10 +49,12 @@ class Emitter:
         self._held: dict[int, str] = {}
         self._inner = 0
         self._small = small_variables(unit)
+        self._last_uses: dict[int, list[str]] = {}
 
     def function(self) -> Any:
         """Return the compiled function."""
         unit = self.unit
+        self._last_uses = last_uses(unit)
         body = self.statements(unit.body)
         arguments = ast.arguments(
             posonlyargs=[],
@@ -202,6 +205,9 @@ class Emitter:
         return ast.Call(self._runtime(start), [ast.Lambda(arguments, call), *given], [])
 
     def _on_GetAttr(self, node: tree.GetAttr) -> ast.expr:
+        if isinstance(node.owner.type, ModuleType) and isinstance(node.type, ModuleType):
+            inner = ast.Attribute(self.expr(node.owner), "_modules", ast.Load())
+            return ast.Subscript(inner, ast.Constant(node.name), ast.Load())
         found = ast.Attribute(self.expr(node.owner), node.name, ast.Load())
         if node.name == "shape" and node.owner.type == kinds.TENSOR:
             return self._call("list", found)
@@ -338,6 +344,9 @@ class Emitter:
         for node in nodes:
             statements = getattr(self, f"_do_{type(node).__name__}")(node)
             made.extend(set_place(statement, node.place) for statement in statements)
+            for name in self._last_uses.get(id(node), ()):
+                gone = ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None))
+                made.append(set_place(gone, node.place))
         return made or [ast.Pass()]
 
     def _do_Assign(self, node: tree.Assign) -> list[ast.stmt]:

@@ -20,7 +20,7 @@ from tangrad_jit.scripting.tree.nodes import (
     every,
 )
 
-__all__ = ["without_dead"]
+__all__ = ["is_pure", "without_dead"]
 
 # Ops that are made of others which draw say so by their names alone.
 _DRAWING = re.compile(
@@ -33,7 +33,7 @@ def without_dead(body: list[Node], result: Expr) -> list[Node]:
     used = {node.name for node in every(result) if isinstance(node, Local)}
     kept: list[Node] = []
     for node in reversed(body):
-        if isinstance(node, Assign) and _is_pure(node.value):
+        if isinstance(node, Assign) and is_pure(node.value):
             names = node.target.targets if isinstance(node.target, Unpack) else [node.target]
             if used.isdisjoint(names):
                 continue
@@ -42,7 +42,8 @@ def without_dead(body: list[Node], result: Expr) -> list[Node]:
     return kept[::-1]
 
 
-def _is_pure(value: Expr) -> bool:
+def is_pure(value: Expr) -> bool:
+    """Return whether an expression does nothing but compute its value."""
     return not any(map(_does_more, every(value)))
 
 

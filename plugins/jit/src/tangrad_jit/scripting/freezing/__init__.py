@@ -1,0 +1,1 @@
+"""Scripted modules with constants in the place of attributes, for `jit.freeze`."""
