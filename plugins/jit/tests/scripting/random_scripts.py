@@ -511,6 +511,21 @@ def plain(value: Any) -> Any:
     return repr(abs(value) if isinstance(value, float) and value == 0 else value)
 
 
+def undivided(wanted: Any, found: Any) -> Any:
+    """Return what PyTorch gives with the integers as floats that it has not divided by 1.
+
+    It leaves a division by a constant 1 out, also of an integer, which stays one.
+    """
+    if isinstance(wanted, str) and isinstance(found, str):
+        return found if wanted + ".0" == found else wanted
+    is_same = type(wanted) is type(found)
+    if is_same and isinstance(wanted, (list, tuple)) and len(wanted) == len(found):
+        return type(wanted)(map(undivided, wanted, found))
+    if isinstance(wanted, dict) and isinstance(found, dict) and wanted.keys() == found.keys():
+        return {key: undivided(wanted[key], found[key]) for key in wanted}
+    return wanted
+
+
 def outcomes(function: Any, side: Any) -> list[Any]:
     """Return what the calls give; of errors, that there is one."""
     found = []
@@ -556,7 +571,7 @@ def check(
     wanted = outcomes(oracle.jit.script(load(oracle, path, f"random_oracle_{seed}")), oracle)
     # PyTorch leaves out what nobody uses, with the errors that it would raise.
     known = [a if f == "error" else f for a, f in zip(wanted, found, strict=True)]
-    if wanted != known:
+    if wanted != known and undivided(wanted, known) != known:
         return f"{seed}: PyTorch: {wanted} != {found}"
     theirs = outcomes(oracle.jit.load(io.BytesIO(file.getvalue())), oracle)
     return "" if theirs == wanted else f"{seed}: PyTorch, from our archive: {theirs} != {found}"
