@@ -53,20 +53,26 @@ def cases() -> dict[str, tuple[Any, ...]]:
     }
 
 
-def seconds(function: Any, args: tuple[Any, ...]) -> float:
+#: What tells the time of a call: of this process, where others use the machine.
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+
+
+def seconds(function: Any, args: tuple[Any, ...], clock: Any = time.perf_counter) -> float:
     """Return the time of a call."""
-    begin = time.perf_counter()
+    begin: float = clock()
     function(*args)
-    return time.perf_counter() - begin
+    return float(clock() - begin)
 
 
-def least_times(calls: list[tuple[Any, tuple[Any, ...]]], limit: float) -> list[float]:
+def least_times(
+    calls: list[tuple[Any, tuple[Any, ...]]], limit: float, clock: Any = time.perf_counter
+) -> list[float]:
     """Return the least time of each of some calls, made in turn for a while."""
     least = [float("inf")] * len(calls)
     end = time.perf_counter() + limit
     while time.perf_counter() < end:
         for k, call in enumerate(calls):
-            least[k] = min(least[k], seconds(*call))
+            least[k] = min(least[k], seconds(*call, clock))
     return least
 
 
@@ -86,8 +92,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="programs whose names begin so")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each program")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--threads", action="store_true", help="measure four threads, too")
     given = parser.parse_args()
+    clock = CLOCKS[given.clock]
     warnings.simplefilter("ignore")  # PyTorch's, of its scripts
     torch.set_num_threads(1)
     tangrad.set_num_threads(1)
@@ -100,11 +108,11 @@ def main() -> None:
         scripted = tangrad.jit.script(eager)
         other = torch.jit.script(getattr(theirs, name))
         seconds(eager, here)  # so that the first call is the script's alone
-        first = seconds(scripted, here)
+        first = seconds(scripted, here, clock)
         for _ in range(3):
             other(*args)  # PyTorch's executor looks at the first calls
-        times = least_times([(eager, here), (scripted, here), (other, args)], given.seconds)
-        hundredth = min(seconds(scripted, here) for _ in range(5))
+        times = least_times([(eager, here), (scripted, here), (other, args)], given.seconds, clock)
+        hundredth = min(seconds(scripted, here, clock) for _ in range(5))
         print(
             f"{name:12} eager {times[0] * 1e3:8.2f} ms  script {times[1] * 1e3:8.2f} ms  "
             f"PyTorch's {times[2] * 1e3:8.2f} ms  ratios {times[1] / times[0]:.3f} "

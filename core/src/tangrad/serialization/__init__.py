@@ -13,6 +13,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.serialization import safetensors as safetensors
+from tangrad.serialization._checksum import crc32 as crc32
 from tangrad.serialization._checksum import crc32c as crc32c
 from tangrad.serialization.archive import ArchiveReader
 from tangrad.serialization.errors import SerializationError as SerializationError

@@ -53,6 +53,7 @@ _WHERE: dict[str, str] = {
     "onednn_fusion_enabled": "tangrad_jit.tracing.annotations",
     "optimize_for_inference": "tangrad_jit.scripting.freezing.entry",
     "optimized_execution": "tangrad_jit.tracing.annotations",
+    "run_frozen_optimizations": "tangrad_jit.scripting.freezing.entry",
     "save": "tangrad_jit.tracing.archive",
     "script": "tangrad_jit.scripting.objects.making",
     "script_if_tracing": "tangrad_jit.scripting.objects.making",

@@ -347,3 +347,91 @@ def test_statistics_that_are_updated_stay():
     wanted, x = Normed().eval(), tangrad.rand(3, 2)
     assert tangrad.equal(frozen(x), wanted(x))
     assert tangrad.equal(frozen.mean, wanted.mean)
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)
+        self.factor, self.shift = tangrad.tensor(2.5), tangrad.tensor(2)
+        self.register_buffer("each", tangrad.rand(3, 1, 1) + 1)
+        self.register_buffer("width", tangrad.rand(4))
+
+    def forward(self, x):
+        y = self.norm(tangrad.add(tangrad.mul(self.conv(x), self.factor), self.shift))
+        return y / self.each - 0.5, self.conv(x) * self.width
+
+
+def test_sums_and_products_go_into_convolutions():
+    model, x = Scaled().eval(), tangrad.rand(2, 2, 6, 6)
+    for made in (jit.script(model), read_again(jit.trace(model, x))):
+        frozen = jit.freeze(made)
+        assert frozen.code.count("mul(") == 1
+        assert not any(name in frozen.code for name in ("add", "sub", "div", "batch_norm"))
+        for found, wanted in zip(frozen(x), model(x), strict=True):
+            assert tangrad.allclose(found, wanted, atol=1e-5)
+
+
+def test_a_module_is_folded_after_it_was_frozen():
+    model, x = net(), tangrad.rand(2, 1, 8, 8)
+    frozen = jit.freeze(jit.script(model), optimize_numerics=False)
+    wanted = frozen(x)
+    assert "batch_norm" in frozen.code
+    jit.run_frozen_optimizations(frozen)
+    assert "batch_norm" not in frozen.code
+    assert tangrad.allclose(frozen(x), wanted, atol=1e-5)
+
+
+def test_tuples_that_are_taken_apart_are_not_made():
+    class Pairing(nn.Module):
+        def forward(self, x):
+            return x + 1, (x * 2, x)
+
+    class Swapped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pair = Pairing()
+
+        def forward(self, x):
+            a, (b, c) = self.pair(x)
+            a, b = b, a
+            return a - b + c
+
+    model, x = Swapped().eval(), tangrad.rand(3)
+    frozen = jit.freeze(jit.script(model))
+    assert "Tuple" not in str(frozen.graph)
+    assert tangrad.equal(frozen(x), model(x))
+
+
+def test_modules_of_one_type_change_places():
+    class Shift(nn.Module):
+        def __init__(self, by: float) -> None:
+            super().__init__()
+            self.by = nn.Parameter(tangrad.tensor(by))
+
+        def forward(self, x):
+            return x + self.by
+
+    class Turning(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = Shift(1.0), Shift(2.0)
+            self.now = self.one
+            self.turn = 0
+
+        def forward(self, x):
+            self.turn += 1
+            if self.turn % 2 == 1:
+                self.now = self.one
+            else:
+                self.now = self.two
+            return self.now(x)
+
+    scripted = jit.script(Turning().eval())
+    frozen = jit.freeze(scripted)
+    x = tangrad.zeros(1)
+    for module in (scripted, frozen):
+        assert [module(x).item() for _ in range(4)] == [1.0, 2.0, 1.0, 2.0]
+    scripted.now = jit.script(Shift(5.0))
+    with pytest.raises(RuntimeError, match="for field 'now', but found"):
+        scripted.now = jit.script(nn.Linear(1, 1))

@@ -387,3 +387,24 @@ def test_an_argument_serves_the_interface_of_its_parameter():
     assert scripted(tangrad.ones(1), tangrad.jit.script(Steps())).tolist() == [2.0]
     with pytest.raises(RuntimeError, match="is not compatible with interface"):
         scripted(tangrad.ones(1), tangrad.jit.script(StepsNumbers()))
+
+
+def test_a_module_without_its_modules_is_refused():
+    class Unready(tangrad.nn.Module):
+        def __init__(self):
+            self.x = 2
+
+        def forward(self):
+            pass
+
+    with pytest.raises(RuntimeError, match="has not been initialized"):
+        tangrad.jit.script(Unready())
+
+
+def named_member(x: tuple[str, int]) -> int:
+    return getattr(x, "x", 2)
+
+
+def test_the_default_of_an_attribute_is_for_tuples_with_names():
+    with pytest.raises(RuntimeError, match="but got a normal Tuple"):
+        tangrad.jit.script(named_member)

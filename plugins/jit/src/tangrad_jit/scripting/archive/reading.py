@@ -7,13 +7,14 @@ what stands below.
 
 from __future__ import annotations
 
+import struct
 import zipfile
 from collections import OrderedDict
 from typing import Any
 
 import tangrad
 from tangrad import nn
-from tangrad.serialization import SerializationError
+from tangrad.serialization import SerializationError, crc32
 from tangrad.serialization.machine import SafeUnpickler
 from tangrad_jit.scripting.archive.setters import run_setter
 from tangrad_jit.scripting.archive.units import ArchiveCode
@@ -42,6 +43,9 @@ _DTYPES = {
     "ComplexDoubleStorage": "complex128",
 }
 _NEWEST = 11
+# The local header of a member: its signature, and the sizes of its name and of what follows.
+_LOCAL = struct.Struct("<4s22x2H")
+_PIECE = 1 << 18
 
 
 def read_archive(archive: zipfile.ZipFile, map_location: Any, extra: dict[str, Any] | None) -> Any:
@@ -109,13 +113,16 @@ class _Reader:
     # --- members
 
     def _bytes(self, name: str) -> bytes:
+        return self._archive.read(self._info(name))
+
+    def _info(self, name: str) -> zipfile.ZipInfo:
         info = self._sizes.get(self._root + name)
         if info is None:
             raise SerializationError(f"jit.load: the archive has no {name}")
         # Members are stored as they are; what is packed far smaller than it is would be a bomb.
         if info.file_size > max(1 << 20, 64 * info.compress_size):
             raise SerializationError(f"jit.load: {name} is packed beyond measure")
-        return self._archive.read(info)
+        return info
 
     def _text(self, name: str, default: str) -> str:
         return (
@@ -207,28 +214,59 @@ class _Reader:
         return found
 
     def _storage(self, folder: str, key: Any) -> Any:
-        tag, kind, name, _, count = key
+        tag, kind, name, location, count = key
         if tag != "storage" or not isinstance(kind, _Storage) or not isinstance(name, str):
             raise SerializationError("jit.load: the archive refers to something that is no storage")
+        if location == "meta":
+            return tangrad.empty(int(count), dtype=getattr(tangrad, kind.dtype), device="meta")
         path = f"{folder}/{name}"
         if self._root + path not in self._sizes:
             path = f"data/{name}"  # where we have written constants, too
         found = self._storages.get(path)
         if found is None:
-            content = bytearray(self._bytes(path))
-            dtype = getattr(tangrad, kind.dtype)
-            if self._swaps:
-                _swap(content, dtype)
-            if len(content) < int(count) * dtype.itemsize:
-                raise SerializationError(f"jit.load: the storage {path} is shorter than it says")
-            if content:
-                found = tangrad.frombuffer(content, dtype=dtype).clone()
-            else:
-                found = tangrad.empty(0, dtype=dtype)
+            found = self._read_storage(path, getattr(tangrad, kind.dtype), int(count))
             if self._map is not None:
                 found = found.to(self._map)
             self._storages[path] = found
         return found
+
+    def _read_storage(self, path: str, dtype: Any, count: int) -> Any:
+        """Return the elements of a storage, read into the memory that they stay in."""
+        info = self._info(path)
+        if info.file_size < count * dtype.itemsize:
+            raise SerializationError(f"jit.load: the storage {path} is shorter than it says")
+        held = tangrad.empty(info.file_size, dtype=tangrad.uint8)
+        target = memoryview(held.numpy())
+        if info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1:
+            self._fill(info, target)
+        else:
+            target[:] = self._archive.read(info)
+        if self._swaps:
+            _swap(target, dtype)
+        whole = info.file_size // dtype.itemsize * dtype.itemsize
+        return held[:whole].view(dtype)
+
+    def _fill(self, info: zipfile.ZipInfo, target: memoryview) -> None:
+        """Read a member that is not packed without making a copy of it.
+
+        Raises:
+            SerializationError: it is cut off, or its checksum is another.
+        """
+        file: Any = self._archive.fp
+        file.seek(info.header_offset)
+        head = file.read(_LOCAL.size)
+        sign, named, extra = _LOCAL.unpack(head)
+        if sign != b"PK\x03\x04":
+            raise SerializationError(f"jit.load: the header of {info.filename} is damaged")
+        file.seek(named + extra, 1)
+        found = 0
+        for begin in range(0, len(target), _PIECE):
+            part = target[begin : begin + _PIECE]
+            if _read_into(file, part) != len(part):
+                raise SerializationError(f"jit.load: {info.filename} is cut off")
+            found = crc32(part, found)
+        if found != info.CRC:
+            raise SerializationError(f"jit.load: the checksum of {info.filename} is wrong")
 
     def _tensor(
         self,
@@ -403,7 +441,23 @@ def _replaced(value: Any, make: Any) -> Any:
     return value
 
 
-def _swap(content: bytearray, dtype: Any) -> None:
+def _read_into(file: Any, target: memoryview) -> int:
+    """Fill memory from a file, and return how many bytes there were."""
+    done = 0
+    while done < len(target):
+        if hasattr(file, "readinto"):
+            count = file.readinto(target[done:])
+        else:
+            content = file.read(len(target) - done)
+            count = len(content)
+            target[done : done + count] = content
+        if not count:
+            break
+        done += count
+    return done
+
+
+def _swap(content: memoryview, dtype: Any) -> None:
     """Turn numbers whose first byte is the highest into ours."""
     size = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
     original = bytes(content)

@@ -186,6 +186,8 @@ class Attributes:
             found = Bound(owner, name) if name in kind.unit.methods else None
         elif isinstance(kind, EnumType):
             of_member = {"name": kinds.STR, "value": kind.value}.get(name)
+            if of_member is not None and isinstance(owner, Const):
+                return Const(place, of_member, getattr(owner.value, name))
             found = None if of_member is None else GetAttr(place, of_member, owner, name)
         elif kind == kinds.DEVICE and name in ("type", "index"):
             return choose_builtin(name, [owner], {}, place)
@@ -298,7 +300,7 @@ class Attributes:
         built = choose_builtin(name, args, kwargs, place)
         if built is not None:
             return built
-        refused += refusals(name, args, kwargs)
+        refused += refusals(name, args, kwargs, place)
         if not refused:
             raise ScriptError(f"there is no op aten::{name}", place)
         raise ScriptError(
@@ -357,7 +359,7 @@ class Attributes:
         self, name: str, args: list[Expr], kwargs: dict[str, Expr], place: Place
     ) -> ScriptError:
         """Return the error of a call that no builtin takes."""
-        refused = refusals(name, args, kwargs)
+        refused = refusals(name, args, kwargs, place)
         return ScriptError(
             variants(refused) + f"\n{self._given(args, kwargs)}\nThe original call is", place
         )
@@ -440,9 +442,14 @@ class Keyed(Value):
         return None
 
 
+_OF_GENERATORS = frozenset(("manual_seed", "seed", "initial_seed"))
+
+
 def _methods_of(kind: Type) -> frozenset[str]:
     if kind == kinds.STR:
         return METHODS["str"] | {"join"}
+    if kind == kinds.GENERATOR:
+        return _OF_GENERATORS
     if isinstance(kind, ListType):
         return METHODS["list"]
     if isinstance(kind, DictType):

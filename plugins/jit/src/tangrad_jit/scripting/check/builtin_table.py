@@ -310,6 +310,10 @@ get(Dict(k, v) self, k key, v default_value) -> v :: _0.get(_1, _2)
 copy(Dict(k, v) self) -> Dict(k, v) :: dict(_0)
 type(Device self) -> str :: _0.type
 index(Device self) -> int? :: _0.index
+Generator(*, Device? device=None, int? seed=None) -> Generator :: rt_generator(_0, _1)
+!manual_seed(Generator self, int seed) -> Generator :: _0.manual_seed(_1)
+!seed(Generator self) -> int :: _0.seed()
+initial_seed(Generator self) -> int :: _0.initial_seed()
 """
 
 TABLE = _ARITHMETIC + _CONVERSIONS + _MATHEMATICS + _TEXTS + _CONTAINERS

@@ -78,6 +78,7 @@ _PRIMITIVES = {
     "str": kinds.STR,
     "Tensor": kinds.TENSOR,
     "Device": kinds.DEVICE,
+    "Generator": kinds.GENERATOR,
     "None": kinds.NONE,
     "Scalar": kinds.NUMBER,
     "memory_format": kinds.MEMORY_FORMAT,
@@ -145,7 +146,7 @@ def choose_builtin(
         return of_numbers
     for converts in (False, True) if convert else (False,):
         for signature in signatures_of(name):
-            found = _matched(signature, args, kwargs, converts)
+            found = _matched(signature, args, kwargs, converts, place)
             if not isinstance(found, str):
                 given, bound = found
                 result = _result(signature.result, bound, given)
@@ -168,13 +169,17 @@ def _of_numbers(name: str, args: Sequence[Expr], place: Place) -> Apply | None:
     return Apply(place, kind, Builtin(name, f"rt_scalar_{name}({given})"), list(args))
 
 
-def refusals(name: str, args: Sequence[Expr], kwargs: dict[str, Expr]) -> list[str]:
+def refusals(name: str, args: Sequence[Expr], kwargs: dict[str, Expr], place: Place) -> list[str]:
     """Return, for each builtin of a name, why it does not take some arguments."""
-    return [f"{s}:\n  {_matched(s, args, kwargs, True)}" for s in signatures_of(name)]
+    return [f"{s}:\n  {_matched(s, args, kwargs, True, place)}" for s in signatures_of(name)]
 
 
 def _matched(
-    signature: Signature, args: Sequence[Expr], kwargs: dict[str, Expr], converts: bool
+    signature: Signature,
+    args: Sequence[Expr],
+    kwargs: dict[str, Expr],
+    converts: bool,
+    place: Place,
 ) -> tuple[list[Expr], dict[str, Type]] | str:
     """Return the arguments of a call and what its types stand for, or why it is none."""
     bound: dict[str, Type] = {}
@@ -192,7 +197,6 @@ def _matched(
         elif parameter.required:
             return f"Argument {parameter.name} not provided."
         else:
-            place = args[0].place
             kind = parameter.kind
             given.append(Const(place, _constant_type(parameter.default, kind), parameter.default))
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import cmath
 import math
 import typing
 import warnings
@@ -535,11 +536,15 @@ def _forms_of_objects() -> dict[int, tuple[Any, Value]]:
             tangrad.get_default_dtype: Form(
                 "get_default_dtype", _zero_dimensional("get_default_dtype", kinds.DTYPE)
             ),
+            tangrad.Generator: NamedBuiltin("Generator"),
             tangrad.manual_seed: Form("manual_seed", _zero_dimensional("manual_seed", kinds.NONE)),
         }
     )
     for name in ("_single", "_pair", "_triple", "_quadruple"):
         named[getattr(tangrad.nn.modules.utils, name)] = NamedBuiltin(name)
+    for name in dir(cmath):
+        if name in _MATH_NAMES and callable(getattr(cmath, name)):
+            named[getattr(cmath, name)] = NamedBuiltin(name)
     for name in dir(math):
         found = math_function(name)
         if found is not None:

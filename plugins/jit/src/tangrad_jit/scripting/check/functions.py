@@ -112,9 +112,10 @@ class Unit:
 
     def place(self) -> Place:
         """Return where the function stands."""
-        found = place_of(self.node, self.source, self.name)
-        found.last_line, found.last_column = found.line, found.column + len(self.node.name) + 4
-        return found
+        line = self.node.lineno - 1 if hasattr(self.node, "lineno") else 0
+        column = getattr(self.node, "col_offset", 0) + self.source.indent
+        last = column + len(self.node.name) + 4
+        return Place(self.source, line, column, line, last, self.name)
 
     # --- what it takes and returns
 

@@ -13,7 +13,7 @@ from tangrad_jit.scripting.check.python_names import PythonNames
 from tangrad_jit.scripting.source.finding import parse_text
 from tangrad_jit.scripting.source.places import ScriptError, Source
 from tangrad_jit.scripting.types import kinds
-from tangrad_jit.scripting.types.kinds import TupleType
+from tangrad_jit.scripting.types.kinds import TupleType, is_subtype
 
 __all__ = ["hooked_call", "methods_of_dataclass"]
 
@@ -161,7 +161,7 @@ def hooked_call(owner: Any, forward: Unit) -> Unit:
     for what, group in (("pre", owner.pre_hooks), ("post", owner.hooks)):
         names |= {f"_{what}{k}": FunctionValue([hook]) for k, hook in enumerate(group, 1)}
     for k, hook in enumerate(owner.pre_hooks, 1):
-        _check_hook(hook, 2, "pre-hook", forward)
+        _check_hook(hook, 2, "pre-hook", kind, None)
         if hook.returned == kinds.NONE:
             text += f"    _pre{k}(self, {given})\n"
             continue
@@ -174,12 +174,14 @@ def hooked_call(owner: Any, forward: Unit) -> Unit:
     items = ", ".join(f"{given}[{k}]" for k in range(len(kind.elements)))
     text += f"    _result0 = self.forward({items})\n"
     result = "_result0"
+    returned = forward.returned
     for k, hook in enumerate(owner.hooks, 1):
-        _check_hook(hook, 3, "hook", forward)
+        _check_hook(hook, 3, "hook", kind, returned)
         if hook.returned == kinds.NONE:
             text += f"    _post{k}(self, {given}, {result})\n"
         else:
             text += f"    _result{k} = _post{k}(self, {given}, {result})\n"
+            returned = hook.returned
             result = f"_result{k}"
     text += f"    return {result}\n"
     defaults = {p.name: p.default for p in parameters if p.has_default}
@@ -189,11 +191,70 @@ def hooked_call(owner: Any, forward: Unit) -> Unit:
     return made
 
 
-def _check_hook(hook: Unit, count: int, what: str, forward: Unit) -> None:
-    if len(hook.parameters) != count:
-        raise ScriptError(
-            f"This error occurred while scripting the forward {what} '{hook.name}'. The forward "
-            f"{what} takes {count - 1} arguments after self: the arguments of forward as a tuple"
-            f"{', and what it returned' if count == 3 else ''}; it has {len(hook.parameters) - 1}",
+def _check_hook(hook: Unit, count: int, what: str, given: TupleType, result: Any) -> None:
+    """Check what a hook takes and returns.
+
+    Args:
+        hook: of it. count: of its parameters. what: it is called.
+        given: the types of forward's arguments.
+        result: of what it is given as the result; None for a hook that comes before.
+
+    Raises:
+        ScriptError: it does not fit.
+    """
+
+    def refused(reason: str) -> ScriptError:
+        return ScriptError(
+            f"This error occurred while scripting the forward {what} '{hook.name}'. The {what} "
+            f"{reason}",
             hook.place(),
         )
+
+    found = len(hook.parameters)
+    if found != count:
+        raise refused(f"was expected to only have exactly {count} inputs but it had {found} inputs")
+    taken = hook.parameters[1].type
+    if not isinstance(taken, TupleType):
+        raise refused(
+            f"expected the input argument to be typed as a Tuple but found type: '{taken}' instead."
+        )
+    if len(taken.elements) != len(given.elements):
+        raise refused(
+            "has the wrong number of contained types for the input argument's Tuple. Received "
+            f"type: '{taken}'. Expected type: '{given}'"
+        )
+    if not is_subtype(given, taken):
+        raise refused(
+            f"has the wrong inner types for the input tuple argument. Received type: '{taken}'. "
+            f"Expected type: '{given}'"
+        )
+    if result is not None and not is_subtype(result, hook.parameters[2].type):
+        raise refused(
+            "has the wrong type for the output argument. Received type: "
+            f"'{hook.parameters[2].type}'. Expected type: '{result}'"
+        )
+    if result is None:
+        _check_given_back(hook, given, refused)
+
+
+def _check_given_back(hook: Unit, given: TupleType, refused: Any) -> None:
+    """Check what a hook before forward returns.
+
+    Raises:
+        ScriptError: it is nothing that forward takes.
+    """
+    if hook.declared is None and hook.returned != kinds.NONE:
+        raise refused(
+            "is missing a return annotation. Return annotations are required, please add one."
+        )
+    returned = hook.returned
+    alone = given.elements[0] if len(given.elements) == 1 else None
+    if isinstance(alone, TupleType):
+        if returned not in (kinds.NONE, given):
+            raise refused(
+                f"returned the wrong type of: '{returned}'. When forward has a single tuple input "
+                "argument, the return needs to be 'None' or a nested tuple containing forward's "
+                f"input tuple argument as in: '{given}'"
+            )
+    elif returned not in (kinds.NONE, given, alone):
+        raise refused(f"returned the wrong type of: '{returned}'. Expected type: '{given}'")

@@ -463,7 +463,7 @@ class ModuleUnit:
                 f"Can't set constant '{name}': it is in __constants__, or Final", place
             )
         known = self.attributes.get(name)
-        if known is None and check.function == "__setstate__":
+        if known is None:
             known = self.children.get(name)
         if known is None:
             raise ScriptError(

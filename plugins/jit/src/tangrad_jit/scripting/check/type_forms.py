@@ -146,9 +146,20 @@ def has_attribute(check: Any, node: ast.Call, hint: Type | None, place: Place) -
 
 
 def get_attribute(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
-    """Return an attribute whose name is a constant, or what stands for it."""
+    """Return an attribute whose name is a constant, or what stands for it.
+
+    Raises:
+        ScriptError: there is none, or a default is given for that of a tuple without names.
+    """
     owner = check.value(node.args[0])
     name = check.constant_of(check.value(node.args[1]), place, str)
+    plain = isinstance(getattr(owner, "type", None), kinds.TupleType) and not owner.type.names
+    if plain and len(node.args) == 3:
+        raise ScriptError(
+            "getattr's first argument must be a class, a module or a NamedTuple, but got a normal "
+            f"Tuple: '{owner.type}'",
+            place,
+        )
     if len(node.args) == 3:
         try:
             return check.attribute_of(owner, name, place)

@@ -300,6 +300,9 @@ class Printer:
             owner = self.expr(node.args[0])
             plain = isinstance(node.args[0], tree.Local)
             return f"{owner if plain else f'({owner})'}[{self.expr(node.args[1])}]"
+        if name == "Generator":
+            device, seed = map(self.expr, node.args)
+            return f"torch.Generator(device={device}, seed={seed})"
         if name in ("backward", "grad"):
             return f"torch.autograd.{name}({self._each(node.args)})"
         if name == "percentFormat":

@@ -26,7 +26,7 @@ from tangrad_jit.tracing.freezing import frozen_graphs, simplified
 from tangrad_jit.tracing.script_module import ScriptModule
 from tangrad_jit.tracing.traced_module import TopLevelTracedModule
 
-__all__ = ["freeze", "optimize_for_inference"]
+__all__ = ["freeze", "optimize_for_inference", "run_frozen_optimizations"]
 
 _SCALARS = (bool, int, float, complex, str, type(None), tangrad.dtype, tangrad.device)
 
@@ -70,6 +70,24 @@ def optimize_for_inference(mod: Any, other_methods: list[str] | None = None) -> 
     if isinstance(frozen, TopLevelTracedModule):
         simplified(frozen.methods)
     return frozen
+
+
+def run_frozen_optimizations(
+    mod: Any, optimize_numerics: bool = True, preserved_methods: list[str] | None = None
+) -> None:
+    """Fold a module where it stands that was frozen without it.
+
+    Args:
+        mod: what `freeze` has returned.
+        optimize_numerics: fold batch norm into the convolution before it.
+        preserved_methods: methods besides `forward`.
+    """
+    methods = getattr(getattr(mod, "script_unit", None), "methods", {})
+    for name in ("forward", *(preserved_methods or ())):
+        unit = methods.get(name)
+        if isinstance(unit, RecordedUnit):
+            fold(unit, optimize_numerics)
+            unit.forget_programs()
 
 
 def _frozen(mod: Any, preserved: list[str], numerics: bool, *, batches: bool) -> Any:

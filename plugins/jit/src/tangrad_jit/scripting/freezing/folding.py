@@ -64,6 +64,8 @@ def _is_idle(value: tree.Expr) -> bool:
     """Return whether a value is computed without any effect, errors included."""
     if is_constant(value) or isinstance(value, tree.Local):
         return True
+    if isinstance(value, (tree.MakeTuple, tree.MakeList)):
+        return all(map(_is_idle, value.elements))
     return isinstance(value, _COMPUTED) and value.type == kinds.TENSOR and is_pure(value)
 
 

@@ -1,4 +1,5 @@
-"""Batch norms of constant statistics go into the layers before them.
+"""What is done with each channel of a convolution goes into its weight: batch norms, and sums and
+products with constants.
 
 Rule: with s = weight / sqrt(variance + eps), the norm of layer(x; W, b) is
 layer(x; sW, s(b - mean) + shift). The last bits change, as the sum is rounded elsewhere. A linear
@@ -23,10 +24,11 @@ _LAYERS = {
 }
 _GROUPS = {**{f"aten::conv_transpose{d}d": 6 for d in (1, 2, 3)}, "aten::_convolution": 8}
 _TRANSPOSED = 6
+_ARITHMETIC = frozenset(("add", "sub", "mul", "div"))
 
 
 def fold_norms(body: list[tree.Node]) -> int:
-    """Fold the norms of a method's block; return how many there were."""
+    """Fold what follows the convolutions of a method's block; return how often."""
     made: dict[str, tree.Assign] = {}
     counts: dict[str, int] = {}
     for node in tree.every(body):
@@ -38,21 +40,42 @@ def fold_norms(body: list[tree.Node]) -> int:
     for statement in body:
         if not isinstance(statement, (tree.Assign, tree.Return)):
             continue
-        norm = statement.value
-        if isinstance(norm, tree.OpCall) and _is_constant_norm(norm):
-            given = norm.args[0]
-            layer = made.get(given.name) if isinstance(given, tree.Local) else None
-            # Twice: where it is stored, and where the norm takes it.
-            if layer is not None and counts[given.name] == 2:
-                folded = _folded(layer.value, norm)
-                if folded is not None:
-                    layer.value, statement.value = folded, given
-                    count += 1
+        step = statement.value
+        given = _channels_of(step)
+        layer = made.get(given.name) if isinstance(given, tree.Local) else None
+        # Twice: where it is stored, and where the step takes it.
+        if layer is not None and counts[given.name] == 2:  # type: ignore[union-attr]
+            folded = _folded(layer.value, step)
+            if folded is not None:
+                layer.value, statement.value = folded, given  # type: ignore[assignment]
+                count += 1
         if isinstance(statement, tree.Assign) and isinstance(statement.target, str):
             made[statement.target] = statement
-            if isinstance(statement.value, tree.Local) and statement.value.name in made:
-                made[statement.target] = made[statement.value.name]
+            value = statement.value
+            if isinstance(value, tree.Local) and value.name in made and counts[value.name] == 2:
+                made[statement.target] = made[value.name]
     return count
+
+
+def _channels_of(step: Any) -> Any:
+    """Return what a step is given, if it does the same to all that is in a channel, or None."""
+    if isinstance(step, tree.OpCall) and _is_constant_norm(step):
+        return step.args[0]
+    if isinstance(step, (tree.Apply, tree.OpCall)) and _arithmetic(step) is not None:
+        return step.args[0]
+    return None
+
+
+def _arithmetic(step: Any) -> Any:
+    """Return the name of an operation with a constant, and this, or None."""
+    name = step.builtin.name if isinstance(step, tree.Apply) else step.name.partition("::")[2]
+    if name not in _ARITHMETIC or step.type != kinds.TENSOR or len(step.args) != 2:
+        return None
+    if getattr(step, "kwargs", None) or not isinstance(step.args[1], tree.Const):
+        return None
+    value = step.args[1].value
+    is_number = type(value) in (int, float)
+    return (name, value) if is_number or isinstance(value, tangrad.Tensor) else None
 
 
 def _parts(norm: tree.OpCall) -> dict[str, tree.Expr] | None:
@@ -83,14 +106,35 @@ def _is_constant_norm(norm: tree.OpCall) -> bool:
     return constant and isinstance(found["variance"].value, tangrad.Tensor)  # type: ignore[attr-defined]
 
 
-def _folded(layer: Any, norm: tree.OpCall) -> tree.OpCall | None:
-    """Return a layer with the weight and bias that make it do what the norm does, or None."""
+def _folded(layer: Any, step: Any) -> tree.OpCall | None:
+    """Return a layer with the weight and bias that make it do what a step does, too, or None."""
     if not isinstance(layer, tree.OpCall) or layer.name not in _LAYERS or layer.kwargs:
         return None
     weight = layer.args[1]
     bias = layer.args[2] if len(layer.args) > 2 else tree.Const(layer.place, kinds.NONE, None)
     if not isinstance(weight, tree.Const) or not isinstance(bias, tree.Const):
         return None
+    dim = _channels(layer)
+    if dim is None:
+        return None
+    old = weight.value
+    with tangrad.no_grad():
+        found = _scale_and_shift(step, old.shape[dim], old.dim(), bias.value)
+        if found is None:
+            return None
+        scale, added = found
+        shape = [1] * old.dim()
+        shape[dim] = -1
+        made = old * scale.reshape(shape)
+    if made.dtype != old.dtype or added.dtype != old.dtype or made.device != old.device:
+        return None
+    constants = [tree.Const(layer.place, kinds.TENSOR, item) for item in (made, added)]
+    args = [layer.args[0], *constants, *layer.args[3:]]
+    return tree.OpCall(layer.place, layer.type, layer.name, layer.callee, args, {}, layer.inner)
+
+
+def _channels(layer: tree.OpCall) -> int | None:
+    """Return which dimension of a layer's weight the result's channels are; None of several."""
     dim = _LAYERS[layer.name]
     if layer.name == "aten::_convolution":
         flag = layer.args[_TRANSPOSED]
@@ -102,25 +146,42 @@ def _folded(layer: Any, norm: tree.OpCall) -> tree.OpCall | None:
         groups = layer.args[at] if len(layer.args) > at else tree.Const(layer.place, kinds.INT, 1)
         if not isinstance(groups, tree.Const) or groups.value != 1:
             return None
-    parts = _parts(norm)
-    assert parts is not None
-    found: dict[str, Any] = {
-        name: value.value for name, value in parts.items() if isinstance(value, tree.Const)
-    }
-    eps = found.get("eps", 1e-5)
-    with tangrad.no_grad():
-        scale = (found["variance"] + eps).rsqrt()
+    return dim
+
+
+def _scale_and_shift(step: Any, channels: int, rank: int, bias: Any) -> Any:
+    """Return by what a step multiplies channels, and the bias that then holds, or None."""
+    if isinstance(step, tree.OpCall) and step.name == "aten::batch_norm":
+        parts = _parts(step)
+        assert parts is not None
+        found: dict[str, Any] = {
+            name: value.value for name, value in parts.items() if isinstance(value, tree.Const)
+        }
+        scale = (found["variance"] + found.get("eps", 1e-5)).rsqrt()
         if found.get("weight") is not None:
             scale = scale * found["weight"]
-        shape = [1] * weight.value.dim()
-        shape[dim] = -1
-        made = weight.value * scale.reshape(shape)
-        mean = found["mean"]
-        added = -mean * scale if bias.value is None else (bias.value - mean) * scale
-        if found.get("bias") is not None:
-            added = added + found["bias"]
-    if made.dtype != weight.value.dtype:
+        added = -found["mean"] * scale if bias is None else (bias - found["mean"]) * scale
+        return scale, added if found.get("bias") is None else added + found["bias"]
+    name, value = _arithmetic(step)
+    by = _of_channels(value, channels, rank)
+    if by is None:
         return None
-    constants = [tree.Const(layer.place, kinds.TENSOR, item) for item in (made, added)]
-    args = [layer.args[0], *constants, *layer.args[3:]]
-    return tree.OpCall(layer.place, layer.type, layer.name, layer.callee, args, {}, layer.inner)
+    one = tangrad.ones(channels, dtype=by.dtype)
+    old = tangrad.zeros(channels, dtype=by.dtype) if bias is None else bias
+    if name == "mul":
+        return by, old * by
+    if name == "div":
+        return one / by, old / by
+    return one, old + by if name == "add" else old - by
+
+
+def _of_channels(value: Any, channels: int, rank: int) -> Any:
+    """Return a constant as one number for each channel, or None where it has more."""
+    if not isinstance(value, tangrad.Tensor):
+        return tangrad.full((channels,), float(value))
+    if value.dim() == 0 and not value.is_complex():
+        return tangrad.full((channels,), float(value))
+    shape = [1] * (rank - value.dim()) + list(value.shape)
+    if len(shape) != rank or any(n != 1 for k, n in enumerate(shape) if k != 1):
+        return None
+    return value.reshape(-1).expand(channels).contiguous() if shape[1] in (1, channels) else None

@@ -60,6 +60,7 @@ class Specialiser:
         self._special: dict[tuple[int, int], Unit] = {}
         self._kept_units: list[Any] = []
         self._count = 0
+        self._once: set[str] = set()
         self._depth = 0
         self._out: list[tree.Node] = []
         self._env: dict[str, Any] = {}
@@ -147,16 +148,39 @@ class Specialiser:
             self._env[node.target] = known
             return
         value = self.expr(node.value)
+        if isinstance(node.target, tree.Unpack) and isinstance(value, tree.MakeTuple):
+            self._unpack(node.target, value)
+            return
         if isinstance(value.type, _MODULES) and isinstance(node.target, str):
             self._env[node.target] = value
             return
+        if isinstance(node.target, str) and isinstance(value, tree.MakeTuple):
+            held = [self._fixed(element) for element in value.elements]
+            value = replace(value, elements=held)
         target = self._target(node.target)
         self._out.append(tree.Assign(node.place, target, value))
-        if isinstance(target, str) and isinstance(value, tree.Const):
+        if isinstance(target, str) and isinstance(value, (tree.Const, tree.MakeTuple)):
             self._env[node.target] = value
+
+    def _unpack(self, target: tree.Unpack, value: tree.MakeTuple) -> None:
+        """Store the members of a tuple, which is not made for it."""
+        count = len(value.elements)
+        if target.star >= 0 or len(target.targets) != count:
+            self._out.append(tree.Assign(target.place, self._target(target), value))
+            return
+        held = [self._stored(element, len(self._out)) for element in value.elements]
+        for part, element in zip(target.targets, held, strict=True):
+            if isinstance(part, tree.Unpack) and isinstance(element, tree.MakeTuple):
+                self._unpack(part, element)
+                continue
+            self._out.append(tree.Assign(target.place, self._target(part), element))
+            if isinstance(part, str) and isinstance(element, tree.Const):
+                self._env[part] = element
 
     def _do_SetAttr(self, node: tree.SetAttr) -> None:
         owner = self._known(node.owner)
+        if isinstance(node.value.type, _MODULES):
+            raise UnfreezableError  # a module in another's place
         value = self.expr(node.value)
         if owner is None:
             self._out.append(replace(node, owner=self.expr(node.owner), value=value))
@@ -329,8 +353,23 @@ class Specialiser:
         if isinstance(value, (tree.SliceOf, tree.Const)) or value.type == kinds.NONE:
             return value
         name = self._fresh("")
+        self._once.add(name)
         self._out.insert(at, tree.Assign(value.place, name, value))
         return tree.Local(value.place, value.type, name)
+
+    def _fixed(self, value: tree.Expr) -> tree.Expr:
+        """Return a value that stays what it is, whatever is assigned later."""
+        if isinstance(value, tree.Const) or getattr(value, "name", "") in self._once:
+            return value
+        if isinstance(value, tree.MakeTuple):
+            return replace(value, elements=[self._fixed(part) for part in value.elements])
+        return self._stored(value, len(self._out))
+
+    def _on_TupleItem(self, node: tree.TupleItem) -> tree.Expr:
+        value = self.expr(node.value)
+        if isinstance(value, tree.MakeTuple) and all(map(_is_at_hand, value.elements)):
+            return value.elements[node.index]
+        return evaluated(replace(node, value=value), self._world)
 
     def _alone(self, node: tree.Expr) -> tree.Expr:
         """Return an expression that stands where no statements may."""
@@ -494,6 +533,13 @@ class Specialiser:
 # Ops that give their first argument itself unless their third says that they are trained.
 _DROPOUTS = frozenset(f"aten::{name}{end}" for name in _DROPPING for end in ("", "_"))
 _LEAVING = (tree.Return, tree.Break, tree.Continue, tree.Raise)
+
+
+def _is_at_hand(value: tree.Expr) -> bool:
+    """Return whether an expression computes nothing."""
+    if isinstance(value, tree.MakeTuple):
+        return all(map(_is_at_hand, value.elements))
+    return isinstance(value, (tree.Const, tree.Local))
 
 
 def _is_named(value: tree.Expr) -> bool:

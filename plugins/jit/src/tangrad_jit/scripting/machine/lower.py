@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad_jit.scripting.machine._machine import Program
+from tangrad_jit.scripting.machine._machine import Misfit, Program
 from tangrad_jit.scripting.machine.assembler import Label
 from tangrad_jit.scripting.machine.cursors import cursor_of, walk
 from tangrad_jit.scripting.machine.expressions import Expressions
 from tangrad_jit.scripting.machine.foreign import Part, check_foreign
-from tangrad_jit.scripting.machine.kinds_of import Unsupported
+from tangrad_jit.scripting.machine.kinds_of import Unsupported, has_containers
 from tangrad_jit.scripting.machine.variables import element_types
+from tangrad_jit.scripting.program.emit import Emitter, program_of
 from tangrad_jit.scripting.tree import nodes as tree
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.kinds import TupleType, Type
@@ -31,9 +32,32 @@ def machine_program(unit: Any) -> Program | None:
 def entry_program(unit: Any) -> Program | None:
     """Return the program that Python enters, or None where Python code does as well.
 
-    Functions without loops, and that call none with loops, gain nothing.
+    Functions without loops gain nothing, unless they call one with loops that Python code cannot.
     """
     return machine_program(unit) if _gains(unit) else None
+
+
+def entered_program(unit: Any) -> Any:
+    """Return what Python code calls for a function: its Python code, or the machine's program.
+
+    Lists and dicts are copied where the machine is entered, so that a function which is given some
+    is called as Python code.
+    """
+    machine = entry_program(unit) if _is_entered(unit) else None
+    if machine is None:
+        return program_of(unit)
+
+    def enter(*args: Any) -> Any:
+        try:
+            return machine(*args)
+        except Misfit:
+            return program_of(unit)(*args)
+
+    return enter
+
+
+def _is_entered(unit: Any) -> bool:
+    return _gains(unit) and not any(has_containers(p.type) for p in unit.parameters)
 
 
 def _gains(unit: Any) -> bool:
@@ -45,7 +69,9 @@ def _gains(unit: Any) -> bool:
 
 def _is_loop(node: Any) -> bool:
     if isinstance(node, (tree.Call, tree.Invoke)):
-        return node.unit is not None and _gains(node.unit)
+        if node.unit is None or not _gains(node.unit):
+            return False
+        return not _is_entered(node.unit) or machine_program(node.unit) is None
     return isinstance(node, (tree.For, tree.While, tree.Comprehension))
 
 
@@ -305,3 +331,6 @@ class _Lowering(Expressions):
         cursor.leave(self)
         self.emit("TAKE_O", target, made)
         self.drop(made)
+
+
+Emitter.entered = staticmethod(entered_program)

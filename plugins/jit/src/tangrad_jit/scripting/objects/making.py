@@ -53,6 +53,11 @@ def script(
     if isinstance(obj, (ScriptFunction, ScriptModule)):
         return obj
     if isinstance(obj, nn.Module):
+        if "_modules" not in vars(obj):
+            raise RuntimeError(
+                f"'{type(obj).__name__}' has not been initialized, did you forget to call "
+                "'super()'?"
+            )
         return _script_module(obj)
     if isinstance(obj, type):
         frame = sys._getframe(1 + _frames_up)

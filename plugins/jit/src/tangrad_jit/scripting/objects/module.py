@@ -18,7 +18,7 @@ from tangrad_jit.scripting.objects.function import ConstantMap
 from tangrad_jit.scripting.objects.schema import FunctionSchema
 from tangrad_jit.scripting.program.values import Unfitting, fitted
 from tangrad_jit.scripting.tree.nodes import SetAttr, every
-from tangrad_jit.scripting.types.kinds import ClassType, InterfaceType, ModuleType
+from tangrad_jit.scripting.types.kinds import ClassType, InterfaceType
 from tangrad_jit.tracing.annotations import Attribute
 from tangrad_jit.tracing.script_module import ScriptModule
 
@@ -185,6 +185,10 @@ class ScriptedModule(ScriptModule):
             raise RuntimeError(f"'{name}' is a constant of a scripted module and cannot be set")
         super().__setattr__(name, value)
 
+    def _unit_of(self, name: str) -> Any:
+        """Return what modules have in common that stand under a name."""
+        return getattr(self.script_unit.children.get(name), "unit", None)
+
     def _holds(self, special: str) -> bool:
         """Return whether a method of containers is that of the library."""
         own = getattr(self.script_unit.cls, special, None)
@@ -342,7 +346,10 @@ def _refuse_swaps(method: Any) -> None:
         RuntimeError: it does.
     """
     for node in every(method.body):
-        if isinstance(node, SetAttr) and isinstance(node.value.type, (InterfaceType, ModuleType)):
+        if not isinstance(node, SetAttr):
+            continue
+        attributes = getattr(getattr(node.owner.type, "unit", None), "attributes", {})
+        if isinstance(attributes.get(node.name), InterfaceType):
             raise RuntimeError(
                 "Freezing does not support SetAttr on an interface type: "
                 f"{method.name} sets {node.name}"
@@ -359,11 +366,20 @@ def _check_swap(module: ScriptedModule, name: str, value: Any, known: Any) -> No
         return
     if module._modules.get(name) is None and module.script_unit.children.get(name) is not None:
         return  # `__setstate__` gives a module that is being read the ones inside
-    if not isinstance(known, InterfaceType):
+    same = isinstance(value, ScriptedModule) and value.script_unit is module._unit_of(name)
+    if not isinstance(known, InterfaceType) and not same:
+        if isinstance(value, ScriptedModule):
+            raise RuntimeError(
+                f"Expected a value of type '{module.script_unit.children.get(name)} (a module)' "
+                f"for field '{name}', but found '{value.script_unit.type} (a module)': declare "
+                "its type by an interface"
+            )
         raise RuntimeError(
             "Cannot re-assign modules in a ScriptModule, tried to replace existing module "
             f"'{name}': declare its type by an interface"
         )
+    if same:
+        return
     if not isinstance(value, ScriptedModule):
         raise RuntimeError(
             "Cannot re-assign modules in a ScriptModule with non-scripted module, tried to replace "

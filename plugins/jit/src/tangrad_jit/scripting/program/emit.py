@@ -41,7 +41,14 @@ def _parsed(template: str) -> ast.expr:
 
 
 class Emitter:
-    """Make the code of one unit."""
+    """Make the code of one unit.
+
+    Attributes:
+        entered: returns what runs another unit that is called. The machine, which runs parts of
+            its programs as Python code, puts its own there.
+    """
+
+    entered: Any = staticmethod(program_of)
 
     def __init__(self, unit: Any) -> None:
         self.unit = unit
@@ -168,7 +175,7 @@ class Emitter:
         return ast.Call(self._unit(node.unit), self._each(node.args), [])
 
     def _unit(self, unit: Any) -> ast.expr:
-        return self._global(program_of(unit), f"_u_{unit.node.name}")
+        return self._global(self.entered(unit), f"_u_{unit.node.name}")
 
     def _on_Invoke(self, node: tree.Invoke) -> ast.expr:
         owner = self.expr(node.owner)

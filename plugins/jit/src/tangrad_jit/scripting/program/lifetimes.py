@@ -14,11 +14,17 @@ from tangrad_jit.scripting.types import kinds
 __all__ = ["last_uses"]
 
 _SMALL = {kinds.INT, kinds.FLOAT, kinds.COMPLEX, kinds.BOOL, kinds.STR, kinds.NONE, kinds.DEVICE}
+_SHORT = 16
 _LEAVING = (tree.Return, tree.Raise, tree.Break, tree.Continue)
 
 
 def last_uses(unit: Any) -> dict[int, list[str]]:
-    """Return ids of statements -> variables that nobody reads after them, if these may be large."""
+    """Return ids of statements -> variables that nobody reads after them, if these may be large.
+
+    Short programs have none: what they hold is soon gone.
+    """
+    if len(unit.body) < _SHORT:
+        return {}
     held = {
         node.target
         for node in tree.every(unit.body)

@@ -13,6 +13,8 @@ __all__ = ["MARK", "set_place", "tell"]
 
 #: The global by which frames of scripted code are known; its value is the unit.
 MARK = "__tangrad_script__"
+# Nodes of Python's syntax that have places, or parts that do.
+_PLACED = (ast.expr, ast.stmt, ast.arg, ast.keyword, ast.arguments, ast.comprehension, ast.withitem)
 
 
 def set_place(node: Any, place: Place) -> Any:
@@ -23,8 +25,14 @@ def set_place(node: Any, place: Place) -> Any:
     node.end_lineno = place.source.first + max(place.line, place.last_line)
     node.col_offset = place.column
     node.end_col_offset = max(place.last_column, 0)
-    for child in ast.iter_child_nodes(node):
-        set_place(child, place)
+    for name in node._fields:
+        child = getattr(node, name, None)
+        if isinstance(child, _PLACED):
+            set_place(child, place)
+        elif child.__class__ is list:
+            for part in child:
+                if isinstance(part, _PLACED):
+                    set_place(part, place)
     return node
 
 

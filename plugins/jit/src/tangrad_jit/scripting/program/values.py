@@ -326,6 +326,14 @@ def rt_id(value: Any) -> int:
     return 0 if value is None else id(value)
 
 
+def rt_generator(device: Any, seed: int | None) -> Any:
+    """Return a generator of random numbers, of a device and with a seed where they are given."""
+    made = tangrad.Generator("cpu" if device is None else device)
+    if seed is not None:
+        made.manual_seed(seed)
+    return made
+
+
 def rt_new(cls: Any, init: Any, *args: Any) -> Any:
     """Make an instance of a scripted class."""
     made = cls.__new__(cls)

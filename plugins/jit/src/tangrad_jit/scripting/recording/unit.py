@@ -51,6 +51,12 @@ class RecordedUnit(Unit):
         self._body = body
         self.shapes = shapes or {}
 
+    def forget_programs(self) -> None:
+        """Make programs and graphs anew when they are needed: the body is another."""
+        self.program = self.machine = self.gains = None
+        for name in ("entry", "graphs"):
+            vars(self).pop(name, None)
+
 
 class RecordedModule(ModuleUnit):
     """What a traced module is: parameters, buffers, modules, and recorded methods.

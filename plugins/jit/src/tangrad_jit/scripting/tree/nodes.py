@@ -423,16 +423,37 @@ class Assert(Node):
     message: Expr | None
 
 
+_PARTS: dict[type, tuple[str, ...]] = {}
+
+
+def _parts_of(kind: type) -> tuple[str, ...]:
+    """Return the names of a node's fields in which nodes may be, the last first."""
+    found: tuple[str, ...] = ()
+    if issubclass(kind, (Node, Iteration)):
+        names = [n for n in kind.__dataclass_fields__ if n not in ("place", "type", "unit")]
+        found = tuple(reversed(names))
+    _PARTS[kind] = found
+    return found
+
+
 def every(item: Any) -> Iterator[Any]:
     """Yield all nodes of statements, with what loops go over."""
-    if isinstance(item, (list, tuple, dict)):
-        for member in item.values() if isinstance(item, dict) else item:
-            yield from every(member)
-    elif isinstance(item, (Node, Iteration)):
-        yield item
-        for name in item.__dataclass_fields__:
-            if name not in ("place", "type", "unit"):
-                yield from every(getattr(item, name))
+    waiting = [item]
+    while waiting:
+        item = waiting.pop()
+        kind = type(item)
+        if kind is list or kind is tuple:
+            waiting.extend(reversed(item))
+        elif kind is dict:
+            waiting.extend(reversed(item.values()))
+        else:
+            parts = _PARTS[kind] if kind in _PARTS else _parts_of(kind)
+            if parts:
+                yield item
+                for name in parts:
+                    waiting.append(getattr(item, name))
+            elif isinstance(item, Node):
+                yield item
 
 
 def assigned(body: list[Node]) -> set[str]:
