@@ -363,6 +363,61 @@ def test_a_setstate_without_end_is_refused(turns):
         tangrad.jit.load(file)
 
 
+def spin(n: int) -> int:
+    k = 0
+    while k != n:
+        k += 1
+    return k
+
+
+class CallsEndless(Endless):
+    @tangrad.jit.export
+    def __setstate__(self, state: tuple[int, int, bool]):
+        self.turns, self.total, self.training = state[0], spin(state[0]), state[2]
+
+
+def test_a_setstate_that_calls_a_loop_without_end_is_refused():
+    file = saved(tangrad, tangrad.jit.script(CallsEndless(-1)))
+    with pytest.raises(SerializationError, match="more than 200000 steps"):
+        tangrad.jit.load(file)
+
+
+class Greedy(tangrad.nn.Module):
+    def __init__(self, count: int):
+        super().__init__()
+        self.count = count
+        self.held = tangrad.zeros(1)
+
+    @tangrad.jit.export
+    def __getstate__(self) -> tuple[int, bool]:
+        return self.count, self.training
+
+    @tangrad.jit.export
+    def __setstate__(self, state: tuple[int, bool]):
+        self.count = state[0]
+        self.training = state[1]
+        if state[0] > 0:
+            self.held = tangrad.ones(state[0])
+        else:
+            texts = ["a"]
+            for _ in range(-state[0]):
+                texts = texts + texts
+            self.held = tangrad.ones(len(texts))
+
+    def forward(self, x):
+        return x + self.held.numel()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory cannot be bounded")
+@pytest.mark.parametrize("count", [1 << 30, -40])
+def test_a_setstate_that_takes_too_much_memory_is_refused(count):
+    file = saved(tangrad, tangrad.jit.script(Greedy(count)))
+    with pytest.raises(SerializationError, match=r"bytes of memory|Out of memory"):
+        tangrad.jit.load(file)
+    file = saved(tangrad, tangrad.jit.script(Greedy(3)))
+    assert tangrad.jit.load(file)(tangrad.zeros(1)).tolist() == [3.0]
+
+
 def test_a_setstate_with_loops_is_run():
     file = saved(tangrad, tangrad.jit.script(Endless(100)))
     assert tangrad.jit.load(file)(tangrad.zeros(1)).tolist() == [50.0]
