@@ -29,6 +29,8 @@ WANTED, OURS = load(torch, "script_cases_torch"), load(tangrad, "script_cases_ta
 for cases, further in (
     (WANTED, load(torch, "further_cases_torch", "further_cases.py")),
     (OURS, load(tangrad, "further_cases_tangrad", "further_cases.py")),
+    (WANTED, load(torch, "reported_cases_torch", "reported_cases.py")),
+    (OURS, load(tangrad, "reported_cases_tangrad", "reported_cases.py")),
 ):
     cases.CASES += further.CASES
     cases.MODULES += further.MODULES

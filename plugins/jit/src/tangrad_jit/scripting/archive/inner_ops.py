@@ -300,6 +300,11 @@ def batch_norm(
     return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
+def index(self: Any, indices: Any) -> Any:
+    """Return the elements at places: one tensor of numbers or truth values for each dimension."""
+    return self[tuple(slice(None) if one is None else one for one in indices)]
+
+
 def number_tensor(value: Any) -> Any:
     """Return a number as a tensor."""
     return tangrad.tensor(value)
@@ -329,6 +334,7 @@ INNER_OPS: dict[str, Callable[..., Any]] = {
     "constant_pad_nd": constant_pad_nd,
     "instance_norm": instance_norm,
     "batch_norm": batch_norm,
+    "index": index,
     **{f"adaptive_max_pool{d}d": _largest(f"adaptive_max_pool{d}d") for d in (1, 2, 3)},
     **{f"fractional_max_pool{d}d": _fractional(f"fractional_max_pool{d}d") for d in (2, 3)},
     **{f"max_pool{d}d_with_indices": _largest(f"max_pool{d}d") for d in (1, 2, 3)},

@@ -13,7 +13,7 @@ from tangrad_jit.scripting.check.builtins import to_type
 from tangrad_jit.scripting.check.statements import Statements
 from tangrad_jit.scripting.check.values import Value
 from tangrad_jit.scripting.source.places import FrontendError, Place, ScriptError, Source, place_of
-from tangrad_jit.scripting.tree.nodes import Const, Expr, MakeList, Node, Return
+from tangrad_jit.scripting.tree.nodes import Const, Convert, Expr, MakeList, Node, Return
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.annotations import (
     AnnotationError,
@@ -459,6 +459,7 @@ class FunctionValue(Value):
     ) -> Expr | Value:
         """Call it."""
         refused = []
+        found: list[Expr] = []
         for unit in self.units:
             try:
                 made: Expr = check.call_unit(unit, args, kwargs, place)
@@ -467,5 +468,14 @@ class FunctionValue(Value):
                     raise
                 refused.append(error)
             else:
-                return made
+                if not any(map(_is_number_of_tensor, getattr(made, "args", ()))):
+                    return made
+                found.append(made)
+        if found:
+            return found[0]
         raise refused[0]
+
+
+def _is_number_of_tensor(value: Expr) -> bool:
+    """Return whether an argument is a tensor taken for a number: other overloads go first."""
+    return isinstance(value, Convert) and value.value.type == kinds.TENSOR

@@ -40,7 +40,7 @@ def text_of(value: Any, inside: bool = False, quote: str = "'") -> str:
     if isinstance(value, str):
         return f"{quote}{value}{quote}" if inside else value
     if isinstance(value, enum.Enum):
-        return f"{type(value).__name__}.{value.name}"
+        return f"Enum<{type(value).__name__}.{value.name}>"
     if isinstance(value, list):
         return f"[{', '.join(text_of(item, True, quote) for item in value)}]"
     if isinstance(value, dict):
@@ -58,7 +58,7 @@ def text_of(value: Any, inside: bool = False, quote: str = "'") -> str:
 
 def rt_text(value: Any) -> str:
     """Return a value as a text."""
-    return text_of(value)
+    return text_of(value, quote="")
 
 
 def rt_format(template: str, args: tuple[Any, ...]) -> str:
@@ -72,13 +72,13 @@ def rt_format(template: str, args: tuple[Any, ...]) -> str:
         raise RuntimeError(f"Too few arguments for format string: {template}")
     made = [parts[0]]
     for k, part in enumerate(parts[1:]):
-        made += [text_of(args[k]), part]
+        made += [rt_text(args[k]), part]
     return "".join(made)
 
 
 def rt_format_plain(template: str, args: tuple[Any, ...]) -> str:
     """Put values in the places of a text in which braces of its own are doubled."""
-    return template.format(*map(text_of, args))
+    return template.format(*map(rt_text, args))
 
 
 def rt_percent(template: str, args: tuple[Any, ...]) -> str:
@@ -113,7 +113,7 @@ def _formatted(key: str, value: Any) -> str:
             raise RuntimeError(f"%{key} requires an int or char for formatting, but got {kind}")
         return f"%{key}" % value
     if key == "s":
-        return text_of(value)
+        return rt_text(value)
     raise RuntimeError(f"The specifier %{key} is not supported in TorchScript format strings")
 
 
@@ -122,7 +122,7 @@ _TAGS = {str: "String", bool: "Bool", complex: "ComplexDouble", list: "GenericLi
 
 def rt_print(args: tuple[Any, ...]) -> None:
     """Write values to the standard output."""
-    sys.stdout.write(" ".join(map(text_of, args)) + "\n")
+    sys.stdout.write(" ".join(map(rt_text, args)) + "\n")
 
 
 def rt_warn(message: str) -> None:
