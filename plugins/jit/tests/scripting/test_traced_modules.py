@@ -123,3 +123,44 @@ def test_what_nobody_uses_is_left_out_unless_it_does_more():
         results.append((run(x, held).tolist(), held.tolist()))
     assert results[0] == results[2]
     assert results[0][1] == results[1][1]
+
+
+RECURRENT = ["LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"]
+
+
+def other(value):
+    """Return tensors of PyTorch for ours."""
+    if isinstance(value, tuple):
+        return tuple(map(other, value))
+    return torch.tensor(value.tolist())
+
+
+def flat(value):
+    """Return the tensors in tuples."""
+    return [one for part in value for one in flat(part)] if isinstance(value, tuple) else [value]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("with_state", [False, True], ids=["alone", "with its state"])
+@pytest.mark.parametrize("name", [*RECURRENT, "MultiheadAttention"])
+def test_a_module_that_is_one_op_is_traced_by_itself(name, with_state):
+    tangrad.manual_seed(0)
+    cell, attention = name.endswith("Cell"), name == "MultiheadAttention"
+    options = {} if cell else {"num_heads": 2} if attention else {"num_layers": 2}
+    model = getattr(tangrad.nn, name)(4, 4, **options) if not attention else None
+    model = (model or tangrad.nn.MultiheadAttention(4, 2)).eval()
+    x = tangrad.rand(2, 4) if cell else tangrad.rand(2, 5, 4)
+    state = tangrad.rand(2, 4) if cell else tangrad.rand(2, 5, 4)
+    args = (x, x, x) if attention else (x,)
+    if with_state and not attention:
+        args = (x, (state, state) if name.startswith("LSTM") else state)
+    traced = tangrad.jit.trace(model, args)
+    file = io.BytesIO()
+    traced.save(file)
+    wanted = flat(model(*args))
+    for one in (traced, tangrad.jit.load(io.BytesIO(file.getvalue()))):
+        assert all(map(tangrad.allclose, flat(one(*args)), wanted))
+    theirs = torch.jit.load(io.BytesIO(file.getvalue()))
+    for found, value in zip(flat(theirs(*other(args))), wanted, strict=True):
+        assert torch.allclose(found, other(value), atol=1e-6)
+    assert "is None" not in traced.code

@@ -273,6 +273,8 @@ def _recurrent(module: Any) -> str:
     ]
     directions = 2 if module.bidirectional else 1
     kind = {"LSTM": "lstm", "GRU": "gru"}.get(type(module).__name__, "")
+    if type(module).__name__ == "RNN":
+        kind = f"rnn_{module.nonlinearity}"
     if not kind or getattr(module, "proj_size", None):
         return ""
     batch = 0 if module.batch_first else 1
@@ -285,10 +287,10 @@ def _recurrent(module: Any) -> str:
         f"{module.bidirectional}, {module.batch_first}"
     )
     weights = ", ".join(names)
-    if kind == "gru":
+    if kind != "lstm":
         return (
             f"if hx is None:\n  hx = {zeros}\n"
-            f"y, h = torch.gru(input, hx, [{weights}], {flags})\nreturn (y, h)"
+            f"y, h = torch.{kind}(input, hx, [{weights}], {flags})\nreturn (y, h)"
         )
     return (
         f"if hx is None:\n  zeros = {zeros}\n  hx = (zeros, zeros)\n"
@@ -303,8 +305,9 @@ def _cell(name: str) -> Callable[[Any], str]:
             "device=input.device)"
         )
         weights = "self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh"
-        if name == "gru":
-            return f"if hx is None:\n  hx = {zeros}\nreturn torch.gru_cell(input, hx, {weights})"
+        if name != "lstm":
+            kind = name if name == "gru" else f"rnn_{module.nonlinearity}"
+            return f"if hx is None:\n  hx = {zeros}\nreturn torch.{kind}_cell(input, hx, {weights})"
         return (
             f"if hx is None:\n  zeros = {zeros}\n  hx = (zeros, zeros)\n"
             f"h, c = torch.lstm_cell(input, [hx[0], hx[1]], {weights})\nreturn (h, c)"
@@ -441,8 +444,10 @@ _MODULES: dict[type, Callable[[Any], str]] = {
     nn.Embedding: _embedding,
     nn.LSTM: _recurrent,
     nn.GRU: _recurrent,
+    nn.RNN: _recurrent,
     nn.LSTMCell: _cell("lstm"),
     nn.GRUCell: _cell("gru"),
+    nn.RNNCell: _cell("rnn"),
 }
 
 _MODULES.update(LOSSES)
@@ -456,9 +461,9 @@ _SIGNATURES: dict[type, tuple[str, str]] = {
         "hx: Optional[Tuple[Tensor, Tensor]]=None",
         "Tuple[Tensor, Tuple[Tensor, Tensor]]",
     ),
-    nn.GRU: ("hx: Optional[Tensor]=None", "Tuple[Tensor, Tensor]"),
+    **dict.fromkeys((nn.GRU, nn.RNN), ("hx: Optional[Tensor]=None", "Tuple[Tensor, Tensor]")),
     nn.LSTMCell: ("hx: Optional[Tuple[Tensor, Tensor]]=None", "Tuple[Tensor, Tensor]"),
-    nn.GRUCell: ("hx: Optional[Tensor]=None", "Tensor"),
+    **dict.fromkeys((nn.GRUCell, nn.RNNCell), ("hx: Optional[Tensor]=None", "Tensor")),
     nn.MultiheadAttention: ("", "Tuple[Tensor, Optional[Tensor]]"),
 }
 _PARAMETERS = {**LOSS_SIGNATURES, nn.MultiheadAttention: ATTENTION_SIGNATURE}

@@ -9,17 +9,16 @@ read where it is: `kept` says which attributes these are.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from tangrad import nn
 from tangrad_jit.scripting.check.functions import Parameter, Unit
 from tangrad_jit.scripting.freezing.constants import evaluated, is_constant, literal, rebuilt
 from tangrad_jit.scripting.freezing.library import is_of_library, library_forward
-from tangrad_jit.scripting.freezing.places import FrozenPlaces
 from tangrad_jit.scripting.source.places import Place
 from tangrad_jit.scripting.tree import nodes as tree
 from tangrad_jit.scripting.types import kinds
-from tangrad_jit.scripting.types.kinds import InterfaceType, ModuleType
+from tangrad_jit.scripting.types.kinds import InterfaceType, ModuleType, Type
 
 __all__ = ["Specialiser", "UnfreezableError"]
 
@@ -32,6 +31,31 @@ _DROPPING = """
 
 class UnfreezableError(Exception):
     """A program whose modules are not known before it runs."""
+
+
+class Places(Protocol):
+    """Where modules stand in the one that gets the methods: see `FrozenPlaces`."""
+
+    root_type: ModuleType
+    reserved: set[str]
+
+    def path(self, module: Any) -> tuple[str, ...]:
+        """Return the names that lead to a module."""
+
+    def value(self, module: Any, name: str) -> Any:
+        """Return what a module has under a name."""
+
+    def is_whole(self, module: Any) -> bool:
+        """Return whether a module stays as it is."""
+
+    def is_kept(self, module: Any, name: str) -> bool:
+        """Return whether an attribute stays one."""
+
+    def owner(self, module: Any, name: str, kind: Type, place: Place) -> tree.Expr:
+        """Return the module that has an attribute, which stays one."""
+
+    def whole(self, module: Any, kind: Type, place: Place) -> tree.Expr:
+        """Return a module that stays as it is."""
 
 
 @dataclass(slots=True)
@@ -53,7 +77,7 @@ class Specialiser:
         sets: ids of modules and names of attributes that are set.
     """
 
-    def __init__(self, places: FrozenPlaces, held: dict[int, Any]) -> None:
+    def __init__(self, places: Places, held: dict[int, Any]) -> None:
         self._places, self._held = places, held
         self.made: dict[str, Unit] = {}
         self.sets: set[tuple[int, str]] = set()
@@ -70,13 +94,21 @@ class Specialiser:
 
     # --- methods
 
-    def method(self, name: str, unit: Unit, module: Any) -> Unit:
-        """Make a method of the frozen module of a method of a module inside."""
-        owner = self._places.root_type
-        parameters = [Parameter("self", owner), *unit.parameters[1:]]
+    def method(
+        self, name: str, unit: Unit, module: Any, given: dict[str, tree.Expr] | None = None
+    ) -> Unit:
+        """Make a method of the frozen module of a method of a module inside.
+
+        Args:
+            name: of it. unit, module: the method, and the module.
+            given: parameters that it does not have -> what they are.
+        """
+        owner, given = self._places.root_type, given or {}
+        rest = [p for p in unit.parameters[1:] if p.name not in given]
+        parameters = [Parameter("self", owner), *rest]
         before = self._out, self._env, self._names, self._inlines, self._world
         self._env = {p.name: tree.Local(unit.place(), p.type, p.name) for p in parameters}
-        self._env[unit.parameters[0].name] = _Module(module)
+        self._env |= {unit.parameters[0].name: _Module(module), **given}
         self._names = {p.name: p.name for p in parameters}
         self._inlines, self._world = True, unit.world
         try:
@@ -327,6 +359,8 @@ class Specialiser:
             flag = made.args[2] if len(made.args) > 2 else made.kwargs.get("training")
             if made.args and isinstance(flag, tree.Const) and not flag.value:
                 return made.args[0]
+        if isinstance(made, tree.Apply) and made.builtin.name in _IS_NONE and _is_some(made):
+            return tree.Const(made.place, kinds.BOOL, _IS_NONE[made.builtin.name])
         return evaluated(made, self._world)
 
     def _each(self, nodes: list[tree.Expr]) -> list[tree.Expr]:
@@ -386,7 +420,8 @@ class Specialiser:
         if isinstance(found, tree.Const):
             return tree.Const(node.place, node.type, found.value)
         if isinstance(found, tree.Local):
-            return tree.Local(node.place, node.type, found.name)
+            narrower = isinstance(node.type, kinds.OptionalType)
+            return tree.Local(node.place, found.type if narrower else node.type, found.name)
         if found is not None:
             return found  # type: ignore[no-any-return]
         return tree.Local(node.place, node.type, self._renamed(node.name))
@@ -533,6 +568,21 @@ class Specialiser:
 # Ops that give their first argument itself unless their third says that they are trained.
 _DROPOUTS = frozenset(f"aten::{name}{end}" for name in _DROPPING for end in ("", "_"))
 _LEAVING = (tree.Return, tree.Break, tree.Continue, tree.Raise)
+
+
+_IS_NONE = {"__is__": False, "__isnot__": True}
+
+
+def _is_some(node: tree.Apply) -> bool:
+    """Return whether a variable is compared with None whose type says that it is none."""
+    value, other = node.args
+    if not isinstance(other, tree.Const) or other.value is not None:
+        return False
+    is_known = isinstance(value.type, (kinds.TupleType, kinds.ListType, kinds.DictType))
+    return isinstance(value, tree.Local) and (is_known or value.type in _NEVER_NONE)
+
+
+_NEVER_NONE = (kinds.TENSOR, *kinds.NUMBERS, kinds.BOOL, kinds.STR)
 
 
 def _is_at_hand(value: tree.Expr) -> bool:

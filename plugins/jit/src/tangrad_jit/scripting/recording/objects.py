@@ -17,6 +17,7 @@ from tangrad_jit.scripting.recording.following import following
 from tangrad_jit.scripting.recording.recorder import Recording, is_whole
 from tangrad_jit.scripting.recording.traced import TracedFunction, TracedScript
 from tangrad_jit.scripting.recording.unit import RecordedModule, RecordedUnit
+from tangrad_jit.scripting.recording.whole import whole_method
 from tangrad_jit.scripting.source.places import Place, ScriptError, Source
 from tangrad_jit.scripting.tree.nodes import Local, Return
 from tangrad_jit.scripting.types.kinds import Type
@@ -137,10 +138,25 @@ class Method:
         self.follows_sizes = not recording.reads_sizes
         self.follows_form = not recording.reads_form
         try:
-            self._unit = self._recorded(recording, result)
+            self._unit = self._of_library(args, kwargs) or self._recorded(recording, result)
         except ScriptError as error:
             self._failure = str(error)
         return plain(result)
+
+    def _of_library(self, args: Any, kwargs: Any) -> Any:
+        """Return the method of a module that stays one call, as PyTorch has it, or None."""
+        module = self.program.original
+        if (
+            module is None
+            or not is_whole(module)
+            or getattr(self.call, "__self__", None)
+            not in (
+                None,
+                module,
+            )
+        ):
+            return None
+        return whole_method(module, self.program.owner.script_unit.type, self.name, args, kwargs)
 
     @property
     def is_program(self) -> bool:
