@@ -213,3 +213,18 @@ def test_a_mask_of_another_rank_is_refused_in_words_that_programs_know(name, mas
         x = lib.ones(3, 2, 4)
         with pytest.raises(AssertionError, match=words):
             attend(x, x, x, **{name: lib.ones(mask, dtype=lib.bool)})
+
+
+def test_a_bias_of_lower_precision_is_added_where_batches_come_first(agree):
+    def program(t):
+        attend = t.nn.MultiheadAttention(4, 2, batch_first=True, dtype=t.float64)
+        for number, parameter in enumerate(attend.parameters()):
+            values = t.arange(parameter.numel(), dtype=t.float64).sin() + number
+            parameter.data.copy_(values.reshape(parameter.shape))
+        attend.in_proj_bias = t.nn.Parameter(attend.in_proj_bias.detach().to(t.float16))
+        x = t.arange(24, dtype=t.float64).cos().reshape(2, 3, 4)
+        y = attend(x, x, x)[0]
+        y.sum().backward()
+        return y.detach(), attend.in_proj_bias.grad
+
+    agree(program)

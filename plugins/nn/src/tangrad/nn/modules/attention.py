@@ -143,8 +143,11 @@ class MultiheadAttention(Module):
             L, S), or None.
         """
         turned = self.batch_first and query.dim() == 3
+        bias = self.in_proj_bias
         if turned:
             query, key, value = (x.transpose(1, 0) for x in (query, key, value))
+            if bias is not None and bias.dtype != query.dtype:
+                bias = bias.to(query.dtype)  # of batches first PyTorch adds it in place
         separate: dict[str, Any] = {}
         if not self._qkv_same_embed_dim:
             separate = {
@@ -160,7 +163,7 @@ class MultiheadAttention(Module):
             self.embed_dim,
             self.num_heads,
             self.in_proj_weight,
-            self.in_proj_bias,
+            bias,
             self.bias_k,
             self.bias_v,
             self.add_zero_attn,
