@@ -1,7 +1,7 @@
 """The sequential engine: the numbers that PyTorch's CPU draws, bit for bit.
 
-Matsumoto and Nishimura, "Mersenne Twister" (1998), 32-bit words; NumPy steps the twister. How
-values are made of words is PyTorch's: said at each function. Unlike the counter-based engine
+Matsumoto and Nishimura, "Mersenne Twister" (1998), 32-bit words. How values are made of words is
+PyTorch's: said at each function, and computed in `twister.c`. Unlike the counter-based engine
 (`tangrad.random.philox`), each value depends on all that were drawn before it.
 
 Where PyTorch's own numbers depend on the processor, these are the ones of a processor with AVX2
@@ -10,12 +10,11 @@ that is not Intel's: on Intel's, PyTorch draws `bernoulli_(p)` and `exponential_
 
 from __future__ import annotations
 
-import math
 import struct
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from tangrad.random.box_muller import blocks, multiply_add
+from tangrad.random._twister import Twister
 
 if TYPE_CHECKING:
     import numpy
@@ -37,14 +36,6 @@ _BLOCK = 16
 _LONGEST_PERMUTATION = (2**32 - 1) // 20
 
 
-def _exponential(x: float) -> float:
-    """Return exp(x), infinite where it is too large."""
-    try:
-        return math.exp(x)
-    except OverflowError:
-        return math.inf
-
-
 class MersenneTwister:
     """Hold the state of a Mersenne Twister and make numbers of its words.
 
@@ -53,44 +44,29 @@ class MersenneTwister:
     """
 
     def __init__(self, seed: int) -> None:
-        import numpy as np
-
-        self._bits: Any = np.random.MT19937()
-        self._lock = Lock()  # NumPy's generator has its own; this is for the number that is kept
+        self._twister: Any = Twister(seed & 0xFFFFFFFF)
+        self._lock = Lock()
         self.seed(seed)
 
     def seed(self, seed: int) -> None:
         """Start anew."""
         self._seed, self._fresh = seed, True
-        self._kept_normal: float | None = None
         self._kept_float: float | None = None
-        word, words = seed & 0xFFFFFFFF, []
-        for i in range(_WORDS):
-            words.append(word)
-            word = (1812433253 * (word ^ (word >> 30)) + i + 1) & 0xFFFFFFFF
-        self._set_words(words, _WORDS)
-
-    def _set_words(self, words: Any, position: int) -> None:
-        import numpy as np
-
-        key = np.array(words, dtype=np.uint32)
-        self._bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": position}}
+        self._twister = Twister(seed & 0xFFFFFFFF)
 
     # --- state
 
     def state(self) -> bytes:
         """Return the state in the layout of PyTorch's CPU generator."""
-        inner = self._bits.state["state"]
-        position = int(inner["pos"])
+        words, position, kept = self._twister.state()
         fresh = self._fresh and position == _WORDS
         left, following = (1, 0) if fresh else (_WORDS + 1 - position, position)
-        kept = self._kept_normal
         return _LAYOUT.pack(
             self._seed,
             left,
             1,
             following,
-            *map(int, inner["key"]),
+            *struct.unpack(f"={_WORDS}I", words),
             0.0,
             0.0 if kept is None else kept,
             0.0,
@@ -106,15 +82,15 @@ class MersenneTwister:
             RuntimeError: it is no such state.
         """
         seed, left, seeded, following, *rest = _LAYOUT.unpack(state)
-        words = rest[:_WORDS]
+        words = struct.pack(f"={_WORDS}I", *(word & 0xFFFFFFFF for word in rest[:_WORDS]))
         _, normal, _, has_normal, kept_float, has_float = rest[_WORDS:]
         if not seeded or not 0 < left <= _WORDS or not 0 <= following <= _WORDS:
             raise RuntimeError("Invalid mt19937 state: it does not come from get_state()")
         self._seed = seed
         self._fresh = left == 1 and following == 0
-        self._kept_normal = normal if has_normal else None
         self._kept_float = kept_float if has_float else None
-        self._set_words([w & 0xFFFFFFFF for w in words], _WORDS if self._fresh else following)
+        position = _WORDS if self._fresh else following
+        self._twister.set_state(words, position, normal if has_normal else None)
 
     @property
     def initial_seed(self) -> int:
@@ -125,10 +101,9 @@ class MersenneTwister:
 
     def words(self, n: int) -> Array:
         """Return the next n 32-bit words, as uint64."""
-        if n:
-            self._fresh = False
-        found: Array = self._bits.random_raw(n)
-        return found
+        import numpy as np
+
+        return self._filled(np.empty(n, np.uint32), self._twister.words).astype(np.uint64)
 
     def wide_words(self, n: int) -> Array:
         """Return the next n 64-bit integers; of the two words of each the first is the high one."""
@@ -146,54 +121,48 @@ class MersenneTwister:
             n: number of values.
             dtype: "float64"; any other makes float32.
         """
-        import numpy as np
-
-        if dtype == "float64":
-            return (self.wide_words(n) & np.uint64(2**53 - 1)) * 2.0**-53
-        low = self.words(n) & np.uint64(2**24 - 1)
-        return low.astype(np.float32) * np.float32(2.0**-24)
+        return self.uniform_between(n, 0.0, 1.0, dtype)
 
     def uniform_between(self, n: int, low: float, high: float, dtype: str) -> Array:
         """Return n numbers ``u * (high - low) + low``, rounded once."""
-        import numpy as np
-
-        values = self.uniform(n, dtype)
-        if dtype == "float64":
-            return multiply_add(values, high - low, low)
-        start, end = np.float32(low), np.float32(high)
-        return multiply_add(values, end - start, start)
+        return self._filled(_empty(n, dtype), self._twister.uniform, low, high)
 
     def exponential(self, n: int, rate: float) -> Array:
         """Return n exponentially distributed numbers in float64: ``-1 / rate * log1p(-u)``."""
-        import numpy as np
-
-        uniform = self.uniform(n, "float64")
-        return np.array([-1.0 / rate * math.log1p(-u) for u in uniform.tolist()], np.float64)
+        return self._draw("exponential", n, rate)
 
     def cauchy(self, n: int, median: float, sigma: float) -> Array:
         """Return n numbers ``tan(pi * (u - 0.5)) * sigma + median``, rounded once."""
-        import numpy as np
-
-        uniform = self.uniform(n, "float64").tolist()
-        tangents = np.array([math.tan(math.pi * (u - 0.5)) for u in uniform], np.float64)
-        return multiply_add(tangents, sigma, median)
+        return self._draw("cauchy", n, median, sigma)
 
     def log_normal(self, n: int, mean: float, std: float) -> Array:
         """Return n numbers whose logarithms are normally distributed."""
-        import numpy as np
-
-        normal = self.normal(n, mean, std, "float64", in_blocks=False).tolist()
-        return np.array([_exponential(x) for x in normal], np.float64)
+        return self._draw("log_normal", n, mean, std)
 
     def geometric(self, n: int, p: float) -> Array:
         """Return n numbers of trials up to a success: ``ceil(log(u) / log1p(-p))``."""
-        import numpy as np
+        return self._draw("geometric", n, p)
 
-        uniform = self.uniform(n, "float64").tolist()
-        failure = math.log1p(-p)
-        return np.array(
-            [math.ceil(math.log(u) / failure) if u else math.inf for u in uniform], np.float64
-        )
+    def gamma(self, alpha: Array) -> Array:
+        """Return gamma distributed numbers of rate 1 with the concentrations `alpha`."""
+        return self._reject("gamma", alpha, alpha)
+
+    def poisson(self, mean: Array) -> Array:
+        """Return Poisson distributed numbers.
+
+        Raises:
+            RuntimeError: a mean is negative or nan.
+        """
+        if not (mean >= 0).all():
+            wrong = mean[~(mean >= 0)][0]
+            raise RuntimeError(
+                f"invalid Poisson rate, expected rate to be non-negative, got {wrong}"
+            )
+        return self._reject("poisson", mean, mean)
+
+    def binomial(self, count: Array, prob: Array) -> Array:
+        """Return numbers of successes among `count` trials, each of probability `prob`."""
+        return self._reject("binomial", count, prob)
 
     def bernoulli(self, p: Any, n: int, dtype: str = "float64") -> Array:
         """Return n truth values ``u < p``; u has 53 bits for float64, else 24."""
@@ -212,14 +181,6 @@ class MersenneTwister:
         if size < 2**64:
             words = words % np.uint64(size)
         return (words + np.uint64(low % 2**64)).view(np.int64)
-
-    def one_uniform(self) -> float:
-        """Return a number uniform on [0, 1) in double precision."""
-        return float(self.uniform(1, "float64")[0])
-
-    def one_normal(self) -> float:
-        """Return a standard normal number in double precision."""
-        return float(self._pairs(1)[0])
 
     def whole_range(self, n: int, size: int, wide: bool) -> Array:
         """Return n integers below `size`, of 64-bit words where `wide`."""
@@ -241,11 +202,9 @@ class MersenneTwister:
 
         if n >= _LONGEST_PERMUTATION:
             raise NotImplementedError(f"randperm of {n} elements by mt19937")
-        places = list(range(n))
-        for i, word in enumerate(self.words(max(n - 1, 0)).tolist()):
-            j = i + word % (n - i)
-            places[i], places[j] = places[j], places[i]
-        return np.array(places, dtype=np.int64)
+        if n < 2:  # takes no word
+            return np.zeros(n, np.int64)
+        return self._filled(np.empty(n, np.int64), self._twister.permutation)
 
     def normal(
         self,
@@ -270,36 +229,34 @@ class MersenneTwister:
                 what is left over, in place of which the last block comes.
         """
         if in_blocks and n >= _BLOCK:
-            return self._blocks(n, mean, std, dtype, half)
-        return multiply_add(self._pairs(n), std, mean)
+            return self._filled(_empty(n, dtype), self._twister.blocks, mean, std, half)
+        return self._draw("pairs", n, mean, std)
 
-    def _blocks(self, n: int, mean: float, std: float, dtype: str, half: bool) -> Array:
+    # --- what fills arrays
+
+    def _filled(self, out: Array, fill: Any, *args: Any) -> Array:
+        """Return an array after a method of the twister has filled it, for one thread at a time."""
+        if out.size:
+            self._fresh = False
+            with self._lock:
+                fill(out, *args)
+        return out
+
+    def _draw(self, kind: str, n: int, *parameters: float) -> Array:
+        return self._filled(_empty(n, "float64"), self._twister.draw, kind, *parameters)
+
+    def _reject(self, kind: str, first: Array, second: Array) -> Array:
         import numpy as np
 
-        whole = n - n % _BLOCK
-        uniform = self.uniform(whole if half else n, dtype)
-        values = np.empty(n, uniform.dtype)
-        values[:whole] = blocks(uniform[:whole], mean, std)
-        if whole < n:
-            values[n - _BLOCK :] = blocks(self.uniform(_BLOCK, dtype), mean, std)
-        return values
+        narrow = first.dtype == np.float32
+        wide = (np.ascontiguousarray(x, np.float64) for x in (first, second))
+        return self._filled(
+            _empty(first.size, "float64"), self._twister.reject, kind, *wide, narrow
+        )
 
-    def _pairs(self, n: int) -> Array:
-        import numpy as np
 
-        with self._lock:
-            return np.array(self._next_pairs(n), dtype=np.float64)
+def _empty(n: int, dtype: str) -> Array:
+    """Return an array of float64, or of float32 for any other dtype."""
+    import numpy as np
 
-    def _next_pairs(self, n: int) -> list[float]:
-        values: list[float] = []
-        if n and self._kept_normal is not None:
-            values.append(self._kept_normal)
-            self._kept_normal = None
-        missing = n - len(values)
-        uniform = self.uniform(2 * ((missing + 1) // 2), "float64").tolist()
-        for u, v in zip(uniform[0::2], uniform[1::2], strict=True):
-            radius, angle = math.sqrt(-2.0 * math.log1p(-v)), 2.0 * math.pi * u
-            values += [radius * math.cos(angle), radius * math.sin(angle)]
-        if len(values) > n:
-            self._kept_normal = values.pop()
-        return values
+    return np.empty(n, np.float64 if dtype == "float64" else np.float32)

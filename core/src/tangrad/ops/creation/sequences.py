@@ -61,7 +61,7 @@ _spaced = op(
 
 
 def _spaced_reference(np: Any, self: Any, start: Any, end: Any) -> Any:
-    from tangrad.random.box_muller import multiply_add
+    from tangrad.random.multiply_add import multiply_add
 
     steps, kind = self.shape[0], self.dtype.type
     start, end = kind(start), kind(end)

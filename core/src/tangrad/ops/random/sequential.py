@@ -11,7 +11,6 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.views.geometry import dtype_name, numel_of
-from tangrad.random import rejection
 from tangrad.random.generator import Generator, get_default_generator
 
 _FLOAT_DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
@@ -173,34 +172,26 @@ def multinomial_places(weights: Any, num_samples: int, engine: Any) -> Any:
     return places.reshape((*tuple(weights.shape)[:-1], num_samples))
 
 
-def _one_by_one(make: Any, *operands: Any) -> Any:
-    """Return numbers made of the elements of tensors of one shape, in their order."""
-    first = operands[0]
-    half = _is_half(first)
+def _by_rejection(draw: Any, *operands: Any) -> Any:
+    """Return numbers in float64, made of the elements of tensors of one shape, in their order."""
+    half = _is_half(operands[0])
     columns = [(x.detach().float() if half else x.detach()).cpu().reshape(-1) for x in operands]
-    values = [make(*elements) for elements in zip(*(c.numpy() for c in columns), strict=True)]
-    made = tangrad.tensor(values, dtype=tangrad.float64).reshape(first.shape)
-    return made.to(first.device)
+    made = tangrad.from_numpy(draw(*(column.numpy() for column in columns)))
+    return made.reshape(operands[0].shape).to(operands[0].device)
 
 
 def poisson(self: Any, generator: Any) -> Any:
     """Serve `poisson_tensor`."""
-    draw = generator.one_uniform
-    return _one_by_one(lambda mean: rejection.poisson(float(mean), draw), self).to(self.dtype)
+    return _by_rejection(generator.poisson, self).to(self.dtype)
 
 
 def binomial(count: Any, prob: Any, generator: Any) -> Any:
     """Serve `_binomial`."""
-    draw = generator.one_uniform
-    made = _one_by_one(lambda n, p: rejection.binomial(n, p, draw), count, prob)
-    return made.to(count.dtype)
+    return _by_rejection(generator.binomial, count, prob).to(count.dtype)
 
 
 def _gammas(alpha: Any, generator: Any) -> Any:
-    alpha = alpha.detach()
-    return _one_by_one(
-        lambda a: rejection.gamma(a, generator.one_uniform, generator.one_normal), alpha
-    )
+    return _by_rejection(generator.gamma, alpha)
 
 
 def gamma(alpha: Any, generator: Any) -> Any:
