@@ -94,6 +94,10 @@ cdef extern from "native/state.h":
     void tg_install_leaving(PyTypeObject*, void (*)(PyObject*) noexcept, PyTypeObject*, void (*)(PyObject*) noexcept)
     void tg_install_storage(PyTypeObject*, void (*)(PyObject*) noexcept)
 
+cdef extern from "native/node_types.h":
+    PyTypeObject* tg_node_type(PyTypeObject*, const char*) except NULL
+    void tg_set_type(PyObject*, PyTypeObject*)
+
 cdef extern from "native/members.h":
     int tg_offer_members(PyTypeObject*,
                          PyObject* (*)(const char*, PyObject*, PyObject**, Py_ssize_t, PyObject*) except NULL,

@@ -62,9 +62,12 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
         TypeError: `mode` is not a bool.
     """
     if not isinstance(mode, bool) or not isinstance(warn_only, bool):
+        wrong, which = (mode, "'mode' (position 1)")
+        if isinstance(mode, bool):
+            wrong, which = (warn_only, "'warn_only'")
         raise TypeError(
-            "use_deterministic_algorithms(): mode and warn_only must be bool, got "
-            f"{type(mode).__name__} and {type(warn_only).__name__}"
+            f"_set_deterministic_algorithms(): argument {which} must be bool, not "
+            f"{type(wrong).__name__} (use_deterministic_algorithms)"
         )
     _settings["deterministic"], _settings["warn_only"] = mode, warn_only
     _tell_of_memory()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad import _C
 from tangrad._C import UntypedStorage as UntypedStorage
-from tangrad.tensor.storages import DTYPES
+from tangrad.tensor.storages import DTYPES, QUANTIZED_DTYPES, dtype_of_class
 from tangrad.tensor.storages import TypedStorage as TypedStorage
 
 __all__ = ["TypedStorage", "UntypedStorage"]
@@ -14,7 +13,8 @@ __all__ = ["TypedStorage", "UntypedStorage"]
 
 def _storage_type_to_dtype_map() -> dict[str, Any]:
     """Return the dtype of the elements of each class of storages, by the class's name."""
-    return {name: _C.dtype_by_name(dtype) for name, dtype in DTYPES.items()}
+    found = {name: dtype_of_class(name) for name in (*DTYPES, *QUANTIZED_DTYPES)}
+    return {name: dtype for name, dtype in found.items() if dtype is not None}
 
 
 def _dtype_to_storage_type_map() -> dict[Any, str]:

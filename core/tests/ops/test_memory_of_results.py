@@ -74,3 +74,13 @@ def test_masked_fill_gives_what_can_be_viewed(of):
         result = x.masked_fill(x > 3, value)
         found.append((result.stride(), result.view(-1).tolist()))
     assert found[0] == found[1]
+
+
+def test_padded_pictures_keep_their_channels_last() -> None:
+    for lib in (tangrad, torch):
+        for shape, form in (((1, 2, 5, 3), "channels_last"), ((2, 2, 3, 1, 4), "channels_last_3d")):
+            x = lib.ones(shape)
+            assert lib.constant_pad_nd(x, [1, 2], 0.5).is_contiguous()
+            x = x.contiguous(memory_format=getattr(lib, form))
+            padded = lib.constant_pad_nd(x, [1, 2], 0.5)
+            assert padded.is_contiguous(memory_format=getattr(lib, form))

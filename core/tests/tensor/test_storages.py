@@ -122,7 +122,7 @@ def test_classes_of_storages_are_known_by_their_dtypes() -> None:
     by_dtype = tangrad.storage._dtype_to_storage_type_map()
     theirs = torch.storage._dtype_to_storage_type_map()
     assert {str(d)[8:]: name for d, name in by_dtype.items()} == {
-        str(d)[6:]: name for d, name in theirs.items() if not name.startswith("Q")
+        str(d)[6:]: name for d, name in theirs.items()
     }
     assert tangrad.storage._storage_type_to_dtype_map() == {n: d for d, n in by_dtype.items()}
 
@@ -135,3 +135,31 @@ def test_copies_of_a_list_share_what_its_members_share() -> None:
     leaf, grad = copy.deepcopy([x, x.grad])
     assert leaf.grad is grad
     assert grad is not x.grad
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int16", "float32", "int64", "complex64"])
+def test_the_bytes_of_elements_can_be_turned_around(dtype: str) -> None:
+    def program(lib: Any) -> list[int]:
+        storage = lib.arange(16, dtype=lib.uint8).untyped_storage()
+        storage.byteswap(getattr(lib, dtype))
+        return list(storage)
+
+    assert program(tangrad) == program(torch)
+
+
+@pytest.mark.parametrize("name", ["QInt8", "QUInt8", "QInt32", "QUInt4x2", "QUInt2x4"])
+def test_storages_of_quantized_numbers_hold_whole_ones(name: str) -> None:
+    for lib in (tangrad, torch):
+        kind = getattr(lib, f"{name}Storage")
+        storage = kind(5)
+        storage[:] = 0
+        storage[1:3] = 3
+        assert kind._dtype is kind.dtype is getattr(lib, name.lower())
+        assert storage.tolist() == [0, 3, 3, 0, 0]
+        assert storage.pickle_storage_type() == f"{name}Storage"
+
+
+def test_types_of_tensors_of_one_dtype_are_no_base_classes() -> None:
+    for lib in (tangrad, torch):
+        with pytest.raises(TypeError, match=r"FloatTensor' is not an acceptable base type"):
+            type("Own", (lib.FloatTensor,), {})

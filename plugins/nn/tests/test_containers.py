@@ -162,3 +162,11 @@ def test_parameter_dict_makes_parameters_of_tensors(agree, case):
 def test_keys_of_a_parameter_dict_are_strings():
     with pytest.raises(TypeError, match="not a string"):
         nn.ParameterDict()[3] = tangrad.ones(1)
+
+
+def test_lists_of_parameters_without_memory_are_told_like_those_with_it():
+    import torch
+
+    for lib in (tangrad, torch):
+        held = lib.nn.ParameterList([lib.nn.Parameter(lib.empty(1, device="meta"))])
+        assert "of size 1])" in str(held)

@@ -1,5 +1,7 @@
 """Layers over signals, images and volumes: text, state, values and gradients as torch's."""
 
+import math
+
 import pytest
 
 import tangrad
@@ -278,3 +280,19 @@ def test_what_has_no_values_is_resampled_without_a_list_of_places(mode: str) -> 
     assert y.shape == (2, 3, 2**34)
     y.sum().backward()
     assert x.grad.shape == x.shape
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("size", [(1, 1), (1, 2, 1)])
+def test_positions_in_a_single_element_have_a_gradient_of_zero(agree, mode, size):
+    def program(t):
+        x = t.arange(float(math.prod(size))).reshape(1, 1, *size)
+        grid = t.linspace(-2, 2, 4 * len(size)).reshape(1, 4, *[1] * (len(size) - 1), len(size))
+        grid.requires_grad_()
+        y = t.nn.functional.grid_sample(
+            x, grid, mode=mode, padding_mode="reflection", align_corners=True
+        )
+        y.sum().backward()
+        return y.detach(), grid.grad
+
+    agree(program)

@@ -39,6 +39,7 @@ _LAZY = {
     "DeviceType": "device_types",
     "Function": "function",
     "Node": "graph",
+    "SavedTensor": "graph",
     "detect_anomaly": "anomaly_mode",
     "set_detect_anomaly": "anomaly_mode",
     "graph": None,
@@ -210,6 +211,7 @@ def grad(
 
     Raises:
         RuntimeError: an input is not part of the graph (without allow_unused).
+        ValueError: materialize_grads with allow_unused=False.
     """
     outputs, wanted = _ends(outputs), _ends(inputs)
     if not wanted:
@@ -227,6 +229,11 @@ def grad(
                 "allow_unused": allow_unused,
                 "materialize_grads": materialize_grads,
             },
+        )
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+            "allow_unused=False."
         )
     if allow_unused is None:
         allow_unused = materialize_grads

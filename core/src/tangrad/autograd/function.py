@@ -92,19 +92,36 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
         recorded = mode and any(isinstance(a, _C.Tensor) and a.requires_grad for a in args)
         if not recorded:
             return outputs
-        seed = next(a for a in args if isinstance(a, _C.Tensor) and a.requires_grad)
-        return map_tensors(lambda t: _Undifferentiable.apply(t.detach(), seed), outputs)
+        return _undifferentiable(outputs)
 
     return backward
 
 
+def _undifferentiable(outputs: Any) -> Any:
+    """Return the results of a backward with one node before them, which raises when it runs."""
+    if not isinstance(outputs, (tuple, list)):
+        return map_tensors(lambda t: _Undifferentiable.apply(_leaf_of(t))[0], outputs)
+    return _Undifferentiable.apply(*map(_leaf_of, outputs))
+
+
+def _leaf_of(output: Any) -> Any:
+    """Return a tensor as a leaf, if it can be one."""
+    if not isinstance(output, _C.Tensor):
+        return output
+    leaf = output.detach()
+    return leaf.requires_grad_() if leaf.is_floating_point() or leaf.is_complex() else leaf
+
+
 class _Undifferentiable(Function):
     @staticmethod
-    def forward(ctx: Any, value: Any, seed: Any) -> Any:
-        return value.clone()
+    def forward(ctx: Any, *values: Any) -> Any:
+        return tuple(v.clone() if isinstance(v, _C.Tensor) else v for v in values)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         raise RuntimeError(
             "trying to differentiate twice a function that was marked with @once_differentiable"
         )
+
+
+_Undifferentiable._backward_cls.__name__ = "Error"

@@ -452,9 +452,9 @@ def _told_as_batched() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise GradcheckError(
-            f"{_BATCHED}While computing batched gradients, got: {error}"
-        ) from error
+        random = "vmap: We do not yet support calling random operations inside of vmap: "
+        said = f"{random if 'randomness' in str(error) else ''}{error}"
+        raise GradcheckError(f"{_BATCHED}While computing batched gradients, got: {said}") from error
 
 
 def _random_vector(like: Any, generators: dict[Any, Any]) -> Any:

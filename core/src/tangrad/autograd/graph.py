@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +22,48 @@ __all__ = [
     "saved_tensors_hooks",
 ]
 
-Node = _C.Node
+
+class Node(ABC):
+    """A step of the graph, of whichever class: a virtual base class of all nodes' classes."""
+
+    @abstractmethod
+    def name(self) -> str:
+        """Return the name, such as "MulBackward0"."""
+
+    @property
+    @abstractmethod
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """The nodes that the gradients go on to, each with the number of its result."""
+
+    @abstractmethod
+    def metadata(self) -> dict[Any, Any]:
+        """A dictionary for notes."""
+
+    @property
+    @abstractmethod
+    def _input_metadata(self) -> list[Any]:
+        """What is known of the results, whose gradients come in."""
+
+    @abstractmethod
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_inputs, grad_outputs)` after the node ran; it may return new grad_inputs."""
+
+    @abstractmethod
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_outputs)` before the node runs; it may return new grad_outputs."""
+
+    @classmethod
+    def __subclasshook__(cls, subclass: type) -> bool:
+        return cls is Node and issubclass(subclass, _C.Node)
+
+
+class SavedTensor:
+    """What a node has saved of a tensor, as its attributes `_raw_saved_...` would show it."""
+
+    def __init__(self) -> None:
+        raise RuntimeError(
+            "Trying to create a SavedTensor object from Python is forbidden: nodes make them"
+        )
 
 
 class GradientEdge(NamedTuple):

@@ -214,21 +214,31 @@ cdef Tensor copy_for_leaf(Tensor g, Tensor t):
     """A copy of a gradient that shares nothing, with the strides that its leaf asks for."""
     cdef Tensor o
     # A sample of a batch and what is no strided tensor have their own ways to lie in memory.
-    if laid_out_like(g, t) or g.ndim_ != t.ndim_ or g.level_ is not None or t.level_ is not None \
-            or holds_other(g) or holds_other(t):
+    if g.ndim_ != t.ndim_ or g.level_ is not None or t.level_ is not None or holds_other(g) or holds_other(t):
         return copy_seen(g)
-    if traced() or (tg_tls.below_autograd == 0 and tg_tls.grad_enabled and requires_grad(g)):
+    if laid_out_like(g, t):
+        return copied_like(g, t) if tg_tls.grad_enabled and requires_grad(g) and not traced() else copy_seen(g)
+    if traced():
         if t.flags & CONTIGUOUS or not non_overlapping_and_dense(t):
             return lookup_op("clone")(g, memory_format=contiguous_format)
         # Of equal strides the longer dimension is the outer one, as a contiguous copy has it.
         order = sorted(range(t.ndim_), key=lambda d: (-t.stride_[d], -t.shape_[d]))
         whole = lookup_op("clone")(lookup_op("permute")(g, order), memory_format=contiguous_format)
         return lookup_op("permute")(whole, sorted(range(t.ndim_), key=order.__getitem__))
+    return copied_like(g, t)
+
+
+cdef Tensor copied_like(Tensor g, Tensor t):
+    """A copy of a gradient with its leaf's strides, whose history is that of a copy."""
+    cdef Tensor o
     if t.flags & CONTIGUOUS or not non_overlapping_and_dense(t):
         o = empty_contiguous(g.ndim_, g.shape_, g.dtype_.index, g.storage_.dev)
     else:
         o = empty_strided_c(g.ndim_, g.shape_, t.stride_, g.dtype_.index, g.storage_.dev)
-    copy_into(o, g)
+    if tg_tls.below_autograd == 0 and tg_tls.grad_enabled and requires_grad(g):
+        lookup_op("copy_")(o, g)
+    else:
+        copy_into(o, g)
     return o
 
 
@@ -348,7 +358,7 @@ cdef int run_node(Run run, Node node) except -1:
         if g is None and not isinstance(node, (FunctionNode, AccumulateGrad)):
             pass_nothing(run, node)
             return 0
-        if type(node) is Node:
+        if node.rule is not None:
             if node.rule.passes_through and node.list_length < 0 and not anomaly_mode:
                 for i in range(PyTuple_GET_SIZE(node.next_)):
                     if <PyObject*>PyTuple_GET_ITEM(node.next_, i) != Py_None_ptr:

@@ -182,7 +182,7 @@ cdef class Node:
 
     @property
     def next_functions(self):
-        return tuple((n, self.nr(i) if n is not None else 0) for i, n in enumerate(self.next_ or ()))
+        return tuple((shown_node(n), self.nr(i) if n is not None else 0) for i, n in enumerate(self.next_ or ()))
 
     cdef int nr(self, int i):
         if self.nr_large is not None:
@@ -320,6 +320,21 @@ cdef str node_name(Node node):
     if node.op is not None:
         return node.op.node_name
     return type(node).__name__
+
+
+cdef dict node_types = {}  # name -> the address of a type, which lives as long as the process
+
+
+cdef Node shown_node(Node node):
+    """A node as Python is to see it: the type of an op's node has the node's name."""
+    if node is None or type(node) is not Node or node.op is None:
+        return node
+    cdef str name = node.op.node_name
+    found = node_types.get(name)
+    if found is None:
+        found = node_types[name] = <size_t>tg_node_type(<PyTypeObject*>Node, name.encode())
+    tg_set_type(<PyObject*>node, <PyTypeObject*><size_t>found)
+    return node
 
 
 cdef dict node_hooks(Node node):

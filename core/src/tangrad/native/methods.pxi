@@ -118,6 +118,7 @@ def set_storage(Tensor t not None, UntypedStorage storage not None, int64_t offs
     t.storage_ = placed(storage)
     t.slot_ = storage.dev.slot
     set_geometry(t, len(shape), a, b, offset)
+    t.accumulator_ = NULL  # what was computed before does not depend on what it is now
     return t
 
 

@@ -191,7 +191,7 @@ cdef class Tensor:
 
     @property
     def grad_fn(self):
-        return grad_fn_of(self)
+        return shown_node(grad_fn_of(self))
 
     @property
     def is_leaf(self):

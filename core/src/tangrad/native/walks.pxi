@@ -18,6 +18,21 @@ def gradients_to_come(tensors):
     return run.number, found
 
 
+def walks():
+    """Return the numbers of the walks that run, the innermost first."""
+    found = []
+    cdef Run run = None if tg_tls.walk == NULL else <Run>tg_tls.walk
+    while run is not None:
+        found.append(run.number)
+        run = run.outer
+    return found
+
+
+def walk_is_selective():
+    """Return whether the walk that runs was asked for the gradients of some inputs alone."""
+    return tg_tls.walk != NULL and (<Run>tg_tls.walk).selective
+
+
 def queue_callback(callback):
     """Call `callback()` when the outermost backward walk of this thread has ended without an error.
 

@@ -68,6 +68,7 @@ copy_ = op(
     loops=True,
     names={"other": "src"},
     native=_C.copy_checked,
+    node="CopyBackwards",
     vjp={"self": lambda g: _zeros(g), "src": lambda g, src_meta: _source_gradient(g, src_meta)},
     jvp=lambda self, self_t, src_t: (
         src_t.to(self.dtype).expand(self.shape) if src_t is not None else self_t * 0

@@ -11,6 +11,7 @@ from tangrad.ops.cat import cat
 from tangrad.ops.definition.define import composite, op, overload
 from tangrad.ops.views.geometry import Ints, wrap_dim
 from tangrad.ops.views.slicing import slice_
+from tangrad.tensor.memory import suggested_format
 from tangrad.tensor.ranges import require_fit
 
 # Order and repetition ----------------------------------------------------------------------------
@@ -442,6 +443,7 @@ constant_pad_nd = op(
     "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
     check=_check_constant_pad,
     shape=_padded_shape,
+    memory_format=suggested_format,
     reference=_pad_reference,
     vjp={"self": lambda g, pad: constant_pad_nd(g, tuple(-n for n in pad), 0)},
     jvp=lambda self_t, pad: constant_pad_nd(self_t, pad, 0),

@@ -62,8 +62,8 @@ def _plain(args: tuple[Any, ...], device: Any, dtype: Any = None) -> Any:
         return tensor(data, dtype=dtype or _C.get_default_dtype(), device=device)
     if not all(isinstance(a, int) for a in args):
         raise TypeError(
-            "Tensor() takes sizes or one sequence of data, got "
-            f"{[type(a).__name__ for a in args]}; use tangrad.tensor(...)"
+            "Tensor() received an invalid combination of arguments: it takes sizes or one sequence "
+            f"of data, got {[type(a).__name__ for a in args]}; use tangrad.tensor(...)"
         )
     return new_memory(tuple(args) or (0,), dtype, device)
 
@@ -94,6 +94,12 @@ class _TensorType(type):
 
     dtype: Any
     place: str
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
+        if bases:
+            what = f"{_C.shown(bases[0].__name__)}"
+            raise TypeError(f"type '{what}' is not an acceptable base type; derive from Tensor")
+        return super().__new__(mcs, name, bases, body)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return (

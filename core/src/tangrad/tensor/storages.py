@@ -211,6 +211,13 @@ def _fill_(self: Any, value: int) -> Any:
     return self
 
 
+def _byteswap(self: Any, dtype: Any) -> None:
+    """Turn the bytes of each element of a dtype around; of complex numbers those of each part."""
+    width = dtype.itemsize // (2 if dtype.is_complex else 1)
+    whole = bytes_of(self)[: self.nbytes() // width * width].view((-1, width))
+    whole.copy_(whole.flip(1))
+
+
 def _to(self: Any, *, device: Any, non_blocking: bool = False) -> Any:
     """Return the storage on a device: itself if it is there."""
     moved = bytes_of(self).to(device)
@@ -252,6 +259,7 @@ _UNTYPED: dict[str, Callable[..., Any]] = {
     "pin_memory": lambda self, device=None: self,
     "is_shared": _is_shared,
     "share_memory_": _share_memory_,
+    "byteswap": _byteswap,
     "get_device": _get_device,
     "type": lambda self, dtype=None, non_blocking=False: _C.shown("UntypedStorage"),
     "new": lambda self: _C.empty((0,), _C.dtype_by_name("uint8"), self.device).untyped_storage(),
@@ -293,6 +301,7 @@ class TypedStorage:
     """
 
     dtype: Any = None
+    _dtype: Any = None
 
     def __init__(
         self,
@@ -305,7 +314,7 @@ class TypedStorage:
         fixed = type(self).dtype
         if fixed is not None and dtype not in (None, fixed):
             raise TypeError(f"{type(self).__name__} holds {fixed}, not {dtype}")
-        self.dtype = dtype or fixed or _C.get_default_dtype()
+        self.dtype = self._dtype = dtype or fixed or _C.get_default_dtype()
         if wrap_storage is not None:
             if args or not isinstance(wrap_storage, _C.UntypedStorage):
                 raise TypeError(
@@ -317,7 +326,7 @@ class TypedStorage:
             self._untyped_storage = _new_elements(args, self.dtype, device)
 
     def _elements(self) -> Any:
-        return on_storage(self._untyped_storage, self.dtype)
+        return on_storage(self._untyped_storage, _held(self.dtype))
 
     def untyped(self) -> Any:
         """Return the storage of bytes."""
@@ -498,7 +507,13 @@ class TypedStorage:
         return f"{body}[{_C.shown('storage')}.TypedStorage({kind}) of size {len(self)}]"
 
 
+def _held(dtype: Any) -> Any:
+    """Return the dtype of what stands in memory: of quantized numbers whole ones."""
+    return _C.dtype_by_name(_WHOLE.get(dtype.name, dtype.name))
+
+
 def _new_elements(args: tuple[Any, ...], dtype: Any, device: Any) -> Any:
+    dtype = _held(dtype)
     if len(args) > 1:
         raise TypeError(f"TypedStorage() takes at most one positional argument, got {len(args)}")
     if not args or isinstance(args[0], int):
@@ -510,8 +525,21 @@ def _new_elements(args: tuple[Any, ...], dtype: Any, device: Any) -> Any:
     return tensor(list(args[0]), dtype=dtype, device=device).untyped_storage()
 
 
+# What holds the whole numbers of quantized elements; of the smaller ones a byte holds several.
+_WHOLE = {
+    "qint8": "int8",
+    "quint8": "uint8",
+    "qint32": "int32",
+    "quint4x2": "uint8",
+    "quint2x4": "uint8",
+}
+_QUANTIZED = ("QInt8", "QUInt8", "QInt32", "QUInt4x2", "QUInt2x4")
 # The dtype of the elements of each class of typed storages.
 DTYPES = {f"{kind}Storage": name for name, kind in TYPE_NAMES.items()}
+QUANTIZED_DTYPES = {
+    f"{kind}Storage": name
+    for kind, name in zip(_QUANTIZED, map(str.lower, _QUANTIZED), strict=True)
+}
 # What the default type of storages is called, too.
 ALIASES = {"Storage": "FloatStorage"}
 _classes: dict[str, type] = {}
@@ -524,21 +552,37 @@ def legacy_class(name: str) -> type:
         AttributeError: there is none of that name.
     """
     name = ALIASES.get(name, name)
-    if name not in DTYPES:
+    if name not in DTYPES and name not in QUANTIZED_DTYPES:
         raise AttributeError(f"there is no storage class '{name}'")
     if name not in _classes:
-        dtype = _C.dtype_by_name(DTYPES[name])
+        dtype = dtype_of_class(name)
+        if dtype is None:
+            raise AttributeError(f"'{name}' needs a package that brings its dtype")
         _classes[name] = type(
             name,
             (TypedStorage,),
-            {"dtype": dtype, "__module__": "tangrad", "__doc__": f"Hold elements of {dtype}."},
+            {
+                "dtype": dtype,
+                "_dtype": dtype,
+                "__module__": "tangrad",
+                "__doc__": f"Hold elements of {dtype}.",
+            },
         )
     return _classes[name]
 
 
+def dtype_of_class(name: str) -> Any:
+    """Return the dtype of a class of storages; None where the package is missing that brings it."""
+    if name in DTYPES:
+        return _C.dtype_by_name(DTYPES[name])
+    from tangrad.tensor.foreign import find_registered
+
+    return find_registered(QUANTIZED_DTYPES[name])
+
+
 def class_of(dtype: Any) -> type:
     """Return the class of storages of a dtype; TypedStorage where it has none of its own."""
-    for name, own in DTYPES.items():
+    for name, own in (DTYPES | QUANTIZED_DTYPES).items():
         if own == dtype.name:
             return legacy_class(name)
     return TypedStorage

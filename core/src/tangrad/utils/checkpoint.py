@@ -38,6 +38,7 @@ __all__ = [
     "detach_variable",
     "get_device_states",
     "noop_context_fn",
+    "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop",
     "set_device_states",
 ]
@@ -53,6 +54,7 @@ class _Enough(BaseException):
 
 class _Switches(threading.local):
     early_stop: bool | None = None
+    debug: bool | None = None
 
 
 _switches = _Switches()
@@ -72,6 +74,22 @@ class set_checkpoint_early_stop:
 
     def __exit__(self, *exc: Any) -> None:
         _switches.early_stop = self.previous
+
+
+class set_checkpoint_debug_enabled:
+    """Context manager: whether errors list the ops of both runs; None leaves it to `debug`.
+
+    It overrides the argument `debug` of the calls of `checkpoint` made inside.
+    """
+
+    def __init__(self, enabled: bool | None) -> None:
+        self.enabled = enabled
+
+    def __enter__(self) -> None:
+        self.previous, _switches.debug = _switches.debug, self.enabled
+
+    def __exit__(self, *exc: Any) -> None:
+        _switches.debug = self.previous
 
 
 class DefaultDeviceType:
@@ -194,7 +212,16 @@ class CheckpointFunction(tangrad.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        """Run the function again, recording, and walk what was recorded."""
+        """Run the function again, recording, and walk what was recorded.
+
+        Raises:
+            RuntimeError: the walk is for some inputs alone, which it would not know of.
+        """
+        if _C.walk_is_selective():
+            raise RuntimeError(
+                "torch.utils.checkpoint is incompatible with autograd.grad() and with "
+                "backward(inputs=...) if use_reentrant=True: pass use_reentrant=False"
+            )
         inputs = list(ctx.inputs)
         for i, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
             inputs[i] = tensor
@@ -226,6 +253,38 @@ def _no_metadata(x: Any) -> None:
 _CHECKS: dict[str, Callable[[Any], Any]] = {"default": _metadata, "none": _no_metadata}
 
 
+class _Calls:
+    """The calls of ops in the first run and in the second, for errors to tell."""
+
+    def __init__(self) -> None:
+        self.runs: list[list[str]] = []
+
+    def told(self) -> str:
+        """Return both runs' calls as text."""
+        first, second = ("\n".join(f"  {call}" for call in run) for run in self.runs[:2])
+        return (
+            "You are seeing this error because you passed `debug=True` to checkpoint: here are "
+            f"the ops that ran.\nIn forward:\n{first}\nRun again in backward:\n{second}"
+        )
+
+    def listened(self) -> Any:
+        """Return a context whose ops are noted as one run."""
+        from tangrad.utils._python_dispatch import TorchDispatchMode
+
+        noted: list[str] = []
+
+        class Listening(TorchDispatchMode):
+            def __torch_dispatch__(
+                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                shapes = ", ".join(str(list(x.shape)) for x in tensors_in(args))
+                noted.append(f"{getattr(func, '__name__', func)}({shapes})")
+                return func(*args, **(kwargs or {}))
+
+        self.runs.append(noted)
+        return Listening()
+
+
 class _Slot:
     """Stands in a node for a value that is computed again when it is asked for."""
 
@@ -238,12 +297,16 @@ class _Slot:
 class _Region:
     """One call of a checkpointed function: what it saved, and how to get that again."""
 
-    def __init__(self, run_again: Callable[[], Any], early_stop: bool, describe: Any) -> None:
+    def __init__(
+        self, run_again: Callable[[], Any], early_stop: bool, describe: Any, calls: _Calls | None
+    ) -> None:
         self.run_again = run_again
         self.early_stop = early_stop
         self.describe = describe
+        self.calls = calls
         self.saved: list[Any] = []
-        self.values: dict[int, Any] = {}
+        # Of each backward walk that runs, what is computed for it and not yet taken.
+        self.values: dict[int, dict[int, Any]] = {}
         # A call that differentiates itself runs again before all of it has run.
         self.whole = False
 
@@ -252,9 +315,18 @@ class _Region:
         return _Slot(len(self.saved) - 1)
 
     def unpack(self, slot: _Slot) -> Any:
-        if slot.index not in self.values:
-            self.values = self._computed_again()
-        return self.values.pop(slot.index)
+        walks = _C.walks() or [0]
+        self.values = {walk: self.values[walk] for walk in walks if walk in self.values}
+        now = walks[0]
+        if now == 0 or now not in self.values:
+            self.values[now] = self._computed_again()
+        if slot.index not in self.values[now]:
+            raise CheckpointError(
+                "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already "
+                "unpacked once in this backward. A node gives its saved tensors once: keep what "
+                "ctx.saved_tensors returns."
+            )
+        return self.values[now].pop(slot.index)
 
     def _computed_again(self) -> dict[int, Any]:
         values: dict[int, Any] = {}
@@ -293,10 +365,13 @@ class _Region:
             if first != (second := self.describe(values[i]))
         ]
         if different:
-            raise CheckpointError(
+            text = (
                 "torch.utils.checkpoint: Recomputed values for the following tensors have "
                 "different metadata than during the forward pass.\n" + "\n".join(different)
             )
+            if self.calls is not None:
+                text = f"{self.calls.told()}\n{text}"
+            raise CheckpointError(text)
 
 
 def _as_it_is(x: Any) -> Any:
@@ -349,7 +424,7 @@ def checkpoint(
             the function's own nodes, whose saved values are computed again. Pass it.
         context_fn: returns two context managers, for the first run and the second.
         determinism_check: "default" compares shapes, dtypes and devices of both runs; "none".
-        debug: accepted for compatibility; errors tell the positions without it.
+        debug: have the error about other tensors in the second run list the ops of both.
         early_stop: end the second run once everything needed was saved.
         **kwargs: `preserve_rng_state=True`; the rest goes to the function.
 
@@ -386,15 +461,21 @@ def checkpoint(
     surroundings = _RunState((args, kwargs), preserve)
     arguments = _CheckpointedArguments(args)
 
+    calls = _Calls() if (debug if _switches.debug is None else _switches.debug) else None
+
+    def listened() -> Any:
+        return contextlib.nullcontext() if calls is None else calls.listened()
+
     def run_again() -> None:
         again = arguments.again()
-        with surroundings.restored(), second:
+        with surroundings.restored(), second, listened():
             function(*again, **kwargs)
 
     chosen = _switches.early_stop
     stop = early_stop if chosen is None else chosen
-    region = _Region(run_again, stop, _CHECKS[determinism_check])
-    with tangrad.autograd.graph.saved_tensors_hooks(region.pack, region.unpack), first:
+    region = _Region(run_again, stop, _CHECKS[determinism_check], calls)
+    hooks = tangrad.autograd.graph.saved_tensors_hooks(region.pack, region.unpack)
+    with hooks, first, listened():
         result = function(*args, **kwargs)
     region.whole = True
     return result

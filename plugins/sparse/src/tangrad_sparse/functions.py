@@ -70,7 +70,7 @@ def sparse_coo_tensor(
         return _finished(coo.make(held, empty, size, True), requires_grad)
     values = _numbers(values, dtype, device)
     indices = _numbers(indices, None, values.device)
-    if indices.dtype.is_floating_point or indices.dtype.is_complex:
+    if indices.dtype.is_complex:
         raise RuntimeError(f"sparse_coo_tensor: indices must be integers, got {indices.dtype}")
     indices = indices.to(tangrad.int64)
     if values.ndim == 0:

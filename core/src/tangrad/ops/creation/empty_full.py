@@ -283,6 +283,11 @@ def empty_like(
         memory_format: preserve_format (default) keeps the order of dimensions in memory.
     """
     require_strided(layout)
+    if memory_format is not None and input.layout is not _C.strided:
+        raise RuntimeError(
+            f"memory format option is only supported by strided tensors, not by {input.layout}: "
+            "empty_like"
+        )
     return _uninitialised(_empty_like(input, dtype, device, memory_format), requires_grad)
 
 

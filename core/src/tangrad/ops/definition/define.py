@@ -41,6 +41,8 @@ def _accepted(words: str) -> int:
 
 
 def _node_name(name: str, given: str | None) -> str:
+    if given and given.endswith("Backwards"):
+        return given
     words = (given or name.rpartition("::")[2]).strip("_").split("_")
     camel = "".join(part[:1].upper() + part[1:] for part in words)
     return f"{camel}Backward0"

@@ -196,6 +196,7 @@ mul = pointwise(
 true_divide = pointwise(
     "true_divide(Operand self, Operand other) -> Tensor",
     "self / other",
+    node="div",
     exact_numbers=True,
     numbers=True,
     promote="float",

@@ -344,7 +344,7 @@ def _described(key: Any, value: Any, kind: Callable[[Any], Any]) -> str:
         return f"  ({key}): Object of type: {type(value).__name__}"
     name = "Parameter" if isinstance(value, Parameter) else "Tensor"
     size = "x".join(map(str, value.shape))
-    device = "" if value.device.type == "cpu" else f" ({value.device})"
+    device = "" if value.device.type in ("cpu", "meta") else f" ({value.device})"
     return f"  ({key}): {name} containing: [{kind(value)} of size {size}{device}]"
 
 

@@ -47,10 +47,14 @@ class _InstanceNorm(_NormBase):
                 f"expected {rank + 1}D or {rank + 2}D input (got {input.dim()}D input)"
             )
 
+    def _get_no_batch_dim(self) -> int:
+        """Return how many dimensions a single sample has."""
+        return self._dimensions + 1
+
     def forward(self, input: Tensor) -> Tensor:
         """Return a tensor of the input's shape."""
         self._check_input_dim(input)
-        batched = input.dim() == self._dimensions + 2
+        batched = input.dim() != self._get_no_batch_dim()
         channels = input.shape[1 if batched else 0]
         if channels != self.num_features:
             if self.affine:

@@ -129,7 +129,8 @@ def affine_grid(theta: Any, size: Ints, align_corners: bool | None) -> Any:
     if align and min(spatial) == 1:
         warnings.warn(
             "affine_grid: with align_corners=True the only element of a dimension of size 1 is "
-            f"taken to lie in the middle, got size {list(size)}",
+            f"taken to lie in the middle, got size {list(size)}. See the documentation of "
+            "affine_grid for details.",
             stacklevel=3,
         )
     return _affine_positions(theta, size, align)
@@ -153,7 +154,7 @@ def _mirrored(x: Any, size: int, align: bool) -> Any:
     """Reflect at the border until inside: at centers of elements, or at their edges."""
     low, span = (0.0, float(size - 1)) if align else (-0.5, float(size))
     if span == 0:
-        return tangrad.zeros_like(x)
+        return x.masked_fill(tangrad.ones_like(x, dtype=tangrad.bool), 0.0)  # with a gradient: 0
     away = tangrad.where(x < low, low - x, x - low)
     extra = away.fmod(span)
     flips = ((away - extra) / span).round().detach()

@@ -369,7 +369,9 @@ def _wanted(
             )
         listed = _listed(size, rank, "output size", shape)
         if any(isinstance(n, bool) or not hasattr(n, "__index__") for n in listed):
-            raise TypeError(f"interpolate: expected size to be integers, got {size!r}")
+            raise TypeError(
+                f"interpolate: expected size to be one of int or of sequences of int, got {size!r}"
+            )
         return tuple(int(n) for n in listed), [None] * rank
     factors = _listed(scale_factor, rank, "scale_factor", shape)
     if any(isinstance(f, str) or not hasattr(f, "__float__") for f in factors):

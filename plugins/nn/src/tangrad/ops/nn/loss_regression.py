@@ -41,7 +41,8 @@ def _check_sizes(name: str, input: Any, target: Any) -> None:
                 )
         warnings.warn(
             f"Using a target size ({tuple(target.shape)}) that is different to the input size "
-            f"({tuple(input.shape)}): they are broadcast, which is rarely what a loss should do.",
+            f"({tuple(input.shape)}): they are broadcast, which is rarely what a loss should do. "
+            "Please ensure they have the same size.",
             UserWarning,
             stacklevel=4,
         )

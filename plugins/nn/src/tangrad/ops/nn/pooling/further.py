@@ -104,7 +104,10 @@ def _fraction_sizes(name: str, spatial: int, input: Any, output_size: Any, ratio
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
     ratios = tuple(ratio) if isinstance(ratio, (tuple, list)) else (ratio,) * spatial
     if len(ratios) != spatial:
-        raise ValueError(f"{name} requires output_ratio to be a number or {spatial}, got {ratio}")
+        raise ValueError(
+            f"{name} requires output_ratio to either be a single Int or tuple of Ints. It takes "
+            f"one number or {spatial}, got {ratio}"
+        )
     return tuple(int(n * r) for n, r in zip(tuple(input.shape)[-spatial:], ratios, strict=True))
 
 
