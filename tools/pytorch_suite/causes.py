@@ -35,7 +35,7 @@ APART = re.compile(
     r"(?:to_)?sparse_(?:csc|bsr|bsc)\b.* (?:has no definition|makes or takes)|nested_tensor"
 )
 # Why a test skips itself where a part of PyTorch's own build is not there.
-BUILD = re.compile(r"MKL-?DNN", re.IGNORECASE)
+BUILD = re.compile(r"MKL-?DNN|NNPACK|ITT is required", re.IGNORECASE)
 # What answers or stands for private modules, asked or used as what it is not.
 STAND_IN = re.compile(r"'types.SimpleNamespace' object has no attribute|StubModule")
 OWNER = re.compile(r"module '([\w.]+)' has no attribute")

@@ -46,7 +46,7 @@ def test_what_is_named_is_still_a_node_and_is_freed() -> None:
     gc.collect()
     assert [ref() for ref in gone] == [None, None]
     for _ in range(200):  # memory of nodes is used again
-        (x * 2).exp().grad_fn.next_functions  # noqa: B018
+        (x * 2).exp().grad_fn.next_functions
 
 
 @pytest.mark.filterwarnings("ignore:.*reference cycle|.*cycle of references")

@@ -1,6 +1,9 @@
 """What factories do with out=, and the bounds of what is drawn."""
 
 import pytest
+import torch
+
+import tangrad
 
 SEQUENCES = {
     "arange": lambda F, out: F.arange(0, 4, out=out),
@@ -67,3 +70,13 @@ def test_roll_without_dims_and_grids_of_one_dtype(agree):
         lambda F: F.meshgrid(F.ones(2), F.ones(2, dtype=F.int64), indexing="ij"),
         message=False,
     )
+
+
+def test_dtypes_that_do_not_fit_are_named_as_programs_match_them() -> None:
+    for lib in (torch, tangrad):
+        x = lib.ones(3)
+        with pytest.raises(RuntimeError, match="expected scalar_type Double but found Float"):
+            lib.logcumsumexp(x.double(), 0, out=lib.empty(3))
+        short = lib.empty(3, dtype=lib.int16)
+        with pytest.raises(RuntimeError, match="expected scalar_type Float but found Short"):
+            lib.cummax(x, 0, out=(short, lib.empty(3, dtype=lib.int64)))

@@ -37,7 +37,7 @@ def test_saved_tensors_are_given_once_in_a_walk(lib: Any, module: Any) -> None:
         def backward(ctx: Any, grad: Any) -> Any:
             x, y = ctx.saved_tensors
             with pytest.raises(RuntimeError, match="already unpacked once"):
-                ctx.saved_tensors  # noqa: B018
+                ctx.saved_tensors
             return grad * y, grad * x
 
     x = lib.full((2,), 3.0, requires_grad=True)

@@ -296,3 +296,32 @@ def test_positions_in_a_single_element_have_a_gradient_of_zero(agree, mode, size
         return y.detach(), grid.grad
 
     agree(program)
+
+
+@pytest.mark.parametrize(
+    ("shape", "mode"),
+    [
+        ((1, 2, 4), "linear"),
+        ((1, 2, 4, 4), "bilinear"),
+        ((1, 2, 4, 4), "bicubic"),
+        ((1, 2, 4, 4, 4), "trilinear"),
+        ((1, 2, 4, 4), "nearest"),
+    ],
+)
+def test_resampling_goes_backward_as_often_as_is_asked(agree, shape, mode):
+    def program(t):
+        x = t.arange(float(math.prod(shape))).reshape(shape).requires_grad_()
+        y = t.nn.functional.interpolate(x, scale_factor=2, mode=mode)
+        y.backward(t.ones_like(y))
+        y.backward(t.ones_like(y))
+        return x.grad
+
+    agree(program)
+
+
+def test_what_else_is_saved_is_freed_by_backward():
+    x = tangrad.ones(1, 2, 4, requires_grad=True)
+    y = tangrad.nn.functional.interpolate(x * x, scale_factor=2, mode="linear").sum()
+    y.backward()
+    with pytest.raises(RuntimeError, match="a second time"):
+        y.backward()

@@ -46,7 +46,7 @@ class Node(ABC):
 
     @abstractmethod
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
-        """Call `fn(grad_inputs, grad_outputs)` after the node ran; it may return new grad_inputs."""
+        """Call `fn(grad_inputs, grad_outputs)` after the node; it may return new grad_inputs."""
 
     @abstractmethod
     def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:

@@ -220,7 +220,7 @@ cdef object bind(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames, Py
         if value == NULL:
             value = <PyObject*>PyTuple_GET_ITEM(op.defaults, k)
             if value == MISSING_ptr:
-                raise TypeError(f"{op.title}() missing 1 required positional argument: '{op.names[k]}' "
+                raise TypeError(f"{op.title}() missing 1 required positional arguments: '{op.names[k]}' "
                                 f"({op.definition.signature_text()})")
             flat[k] = value
             code = op.ptype[k]

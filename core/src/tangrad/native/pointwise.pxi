@@ -346,16 +346,24 @@ cdef int prepare_out(Op op, Tensor o, int ndim, const int64_t* shape, int want) 
     cdef int i
     if not can_cast_index(want, o.dtype_.index) and not op.definition.any_out_dtype:
         raise op.definition.out_refusal(f"result type {(<dtype>DTYPES[want]).name} can't be cast to the desired "
-                                        f"output type {o.dtype_.name} ({op.title})")
+                                        f"output type {o.dtype_.name} ({op.title}: {unlike_dtypes(want, o)})")
     if o.dtype_.index != want and op.definition.strict_out_dtype:
         kind = "scalar type Long" if op.title == "nonzero" else f"dtype {(<dtype>DTYPES[want]).name}"
-        raise RuntimeError(f"{op.title}: Expected out tensor to have {kind}, but got {o.dtype_.name} instead")
+        raise RuntimeError(f"{op.title}: Expected out tensor to have {kind}, but got {o.dtype_.name} instead "
+                           f"({unlike_dtypes(want, o)})")
     if has_shape(o, ndim, shape):
         if overlaps_itself(o):
             raise overlap_error(op, o)
         return 0
     resize_out(op, o, ndim, shape)
     return 0
+
+
+cdef str unlike_dtypes(int want, Tensor o):
+    """The dtypes of a result and of what was given for it, by the names that programs match on."""
+    from tangrad.tensor.on_storage import TYPE_NAMES
+    wanted, found = (<dtype>DTYPES[want]).name, o.dtype_.name
+    return f"expected scalar_type {TYPE_NAMES.get(wanted, wanted)} but found {TYPE_NAMES.get(found, found)}"
 
 
 cdef int resize_out(Op op, Tensor o, int ndim, const int64_t* shape) except -1:

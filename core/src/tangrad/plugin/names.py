@@ -11,8 +11,9 @@ _PLACES = {
     # Define ops: the language of definitions, samples, and what rules of ops stand on.
     "op": {
         "_C": (
-            "Op bind_arguments call_recorded call_unrecorded dispatch dtype_by_name get_intercept "
-            "is_intercepted level_of register_dtype set_recording=_set_grad_enabled"
+            "Op bind_arguments call_recorded call_unrecorded constant dispatch dtype_by_name "
+            "get_intercept is_intercepted level_of register_dtype "
+            "set_recording=_set_grad_enabled"
         ),
         "devices.kernels": "reference_kernel",
         "devices.lapack_spectral": "lapack_address",

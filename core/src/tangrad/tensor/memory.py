@@ -98,7 +98,7 @@ def _require_reach(t: Any, storage: Any, offset: int) -> None:
 
 def _sizes(given: tuple[Any, ...], name: str) -> tuple[int, ...]:
     if not given:
-        raise TypeError(f"{name}() missing 1 required positional argument: 'size'")
+        raise TypeError(f"{name}() missing 1 required positional arguments: 'size'")
     first = given[0]
     return tuple(first) if len(given) == 1 and isinstance(first, (tuple, list)) else tuple(given)
 

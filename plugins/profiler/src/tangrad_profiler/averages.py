@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tangrad_profiler.table import lines_of, time_text
-from tangrad_profiler.trace import NODE, OP, RANGE, Trace
+from tangrad_profiler.trace import NODE, OP, RANGE, Trace, op_name
 
 
 @dataclass
@@ -437,13 +437,14 @@ def _averages_of_totals(trace: Trace) -> EventList:
     return EventList(
         [
             FunctionEventAvg(
-                key=("aten::" if kind == OP else "") + trace.names[name].rpartition("|")[2],
+                key=op_name(told) if kind == OP else told,
                 count=count,
                 cpu_time_total=whole / 1e3,
                 self_cpu_time_total=own / 1e3,
                 is_user_annotation=kind == RANGE,
             )
             for kind, name, count, whole, own in trace.totals
+            for told in (trace.names[name].rpartition("|")[2],)
         ],
         trace=trace,
     )

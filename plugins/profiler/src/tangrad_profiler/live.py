@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 from tangrad_profiler import _record
 from tangrad_profiler.counting import Counters, counters
 from tangrad_profiler.recording import WRITER, Recording
-from tangrad_profiler.trace import OP
+from tangrad_profiler.trace import OP, op_name
 
 _ROWS = 15
 
@@ -96,7 +96,8 @@ class Live:
             key = kind << 32 | name
             recent[key] = own / 1e9 - self._before.get(key, 0.0)
             self._before[key] = own / 1e9
-            told = ("aten::" if kind == OP else "") + names[name].rpartition("|")[2]
+            told = names[name].rpartition("|")[2]
+            told = op_name(told) if kind == OP else told
             found.append((told, count, own / 1e9, recent[key]))
         whole = max(sum(recent.values()), 1e-12)
         rows = [Row(n, c, s, r / whole) for n, c, s, r in found]

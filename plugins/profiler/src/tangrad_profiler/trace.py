@@ -18,6 +18,14 @@ ARGUMENT = "\x1f"
 
 Frame = tuple[str, str, int]
 
+# Ops that PyTorch calls otherwise.
+_CALLED = {"true_divide": "div"}
+
+
+def op_name(name: str) -> str:
+    """Return the name of an op as PyTorch's profiler writes it."""
+    return "aten::" + _CALLED.get(name, name)
+
 
 class Trace:
     """Events in the order of their beginning, a column each; times in nanoseconds.
@@ -285,7 +293,7 @@ class Trace:
         """Return an event's name, as PyTorch would write it."""
         text = self.names[self.events["name"][i]]
         if self.events["kind"][i] == OP:
-            return "aten::" + text
+            return op_name(text)
         if self.events["kind"][i] == RANGE and self.events["first_step"][i] == MODULE:
             path, _, kind = text.rpartition("|")
             return f"nn.Module: {kind}" + (f" ({path})" if path else "")

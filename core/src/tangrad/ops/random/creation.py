@@ -268,7 +268,7 @@ def randint_like(
     One number alone is `high`, and `low` is 0.
     """
     if low is None and high is None:
-        raise TypeError("randint_like() missing 1 required positional argument: 'high'")
+        raise TypeError("randint_like() missing 1 required positional arguments: 'high'")
     low, high = (0, low) if high is None else (low or 0, high)
     drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
     drawn = drawn.random_(low, high, generator=generator)

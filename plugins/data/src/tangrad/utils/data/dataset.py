@@ -88,10 +88,13 @@ class StackDataset(Dataset[Any]):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if bool(args) == bool(kwargs):
+        if args and kwargs:
             raise ValueError(
-                "StackDataset takes either positional data sets or named ones, and at least one"
+                "Supported either positional data sets, for tuples, or named ones, for "
+                "dictionaries: StackDataset got both"
             )
+        if not args and not kwargs:
+            raise ValueError("At least one dataset should be passed (StackDataset)")
         self.datasets: Any = args or kwargs
         lengths = {len(dataset) for dataset in (args or kwargs.values())}
         if len(lengths) != 1:

@@ -144,8 +144,8 @@ class Iteration:
         )
         if self._loader.num_workers:
             message += (
-                "With worker processes, each reads the whole stream unless the data set shares it "
-                "out by get_worker_info()."
+                "For multiprocessing data-loading, this is what happens where each worker reads "
+                "the whole stream: the data set is to share it out by get_worker_info()."
             )
         warnings.warn(message, stacklevel=3)
 

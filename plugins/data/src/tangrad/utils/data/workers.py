@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -50,6 +50,12 @@ class Workers:
         except BaseException:
             self.close()
             raise
+
+    def __len__(self) -> int:
+        return len(self.processes)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.processes)
 
     def _start(self, number: int, context: Any, task: Task) -> None:
         ours, theirs = socket.socketpair()

@@ -23,7 +23,7 @@ from tangrad.ops.nn.pooling.adaptive import (
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
 )
-from tangrad.plugin import Ints, composite, index_vector, op
+from tangrad.plugin import Ints, composite, constant, index_vector, op
 
 _AREA = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d, 3: adaptive_avg_pool3d}
 _NEAREST = ("nearest", "nearest-exact")
@@ -153,14 +153,15 @@ def _weighted(input: Any, dim: int, taps: Taps) -> Any:
         listed = [place for row in zip(*(p for p, _ in taps), strict=True) for place in row]
         factors = [w for row in zip(*(w for _, w in taps), strict=True) for w in row]
         shape = (len(listed) // len(taps), len(taps))
-        index = index_vector(listed, input.device)
+        index = constant(index_vector(listed, input.device))
         taken = input.index_select(dim, index).unflatten(dim, shape)
-        return (taken * tangrad.tensor(factors, **like).reshape((*shape, *tail))).sum(dim + 1)
+        weight = constant(tangrad.tensor(factors, **like).reshape((*shape, *tail)))
+        return (taken * weight).sum(dim + 1)
     result = None
     for places, weights in taps:
-        index = index_vector(places, input.device)
+        index = constant(index_vector(places, input.device))
         taken = input.index_select(dim, index)
-        weight = tangrad.tensor(weights, **like).reshape((-1, *tail))
+        weight = constant(tangrad.tensor(weights, **like).reshape((-1, *tail)))
         # In place: these are large and fresh, and memory is what resampling waits for.
         result = taken.mul_(weight) if result is None else result.addcmul_(taken, weight)
     return result
@@ -314,7 +315,7 @@ def _resample_nearest(input: Any, sizes: Ints, exact: bool, scales: list[float |
         return _repeated(input, sizes)
     for dim, places in enumerate(listed, 2):
         if places != tuple(range(input.shape[dim])):
-            x = x.index_select(dim, index_vector(places, input.device))
+            x = x.index_select(dim, constant(index_vector(places, input.device)))
     return input.clone() if x is input else x
 
 
