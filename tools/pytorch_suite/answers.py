@@ -154,7 +154,7 @@ _C = {
     "_debug_only_are_vmap_fallback_warnings_enabled": _constant(True),
     "_debug_only_display_vmap_fallback_warnings": _constant(None),
     "_functions.AccumulateGrad": Later("tangrad._C:AccumulateGrad"),
-    "_functions.DelayedError": Later("tangrad._C:FunctionNode"),
+    "_functions.DelayedError": Later("tangrad.autograd.function:DelayedError"),
     "_functorch._is_vmap_fallback_enabled": _FALLBACK,
     "_functorch._set_vmap_fallback_enabled": _FALLBACK,
     "_functorch.TransformType": enum.Enum("TransformType", "Vmap Grad Jvp Functionalize Torch"),

@@ -114,3 +114,37 @@ def test_zeros_in_place_of_missing_gradients_need_unused_inputs_to_be_allowed() 
         x = lib.ones(2, requires_grad=True)
         with pytest.raises(ValueError, match="Expected allow_unused to be True or not passed"):
             lib.autograd.grad(x.sum(), x, allow_unused=False, materialize_grads=True)
+
+
+def test_the_classes_of_functions_and_of_delayed_errors_are_nodes() -> None:
+    for lib in (tangrad, torch):
+        node, function = lib.autograd.graph.Node, lib.autograd.function
+        assert issubclass(node, node)
+        assert issubclass(function.BackwardCFunction, node)
+        seen: list[bool] = []
+
+        class Same(function.Function):  # type: ignore[name-defined,misc]
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                seen.append(isinstance(ctx, node))  # noqa: B023
+                return x.view_as(x)
+
+        view = Same.apply(lib.ones(1, 2))
+        assert seen == [True]
+        with pytest.raises(RuntimeError, match="This view was created inside a custom Function"):
+            view += lib.ones(1, requires_grad=True)
+
+
+def test_data_of_one_layout_are_not_replaced_by_those_of_another() -> None:
+    for lib in (tangrad, torch):
+        x = lib.ones(1, 2)
+        with pytest.raises(RuntimeError, match="incompatible tensor type"):
+            x.data = lib.ones(1, 2).to_sparse()
+
+
+def test_quantized_dtypes_do_not_tell_whether_they_are_signed() -> None:
+    for lib in (tangrad, torch):
+        with pytest.raises(RuntimeError, match="not supported for quantized"):
+            lib.qint8.is_signed
+        assert lib.int8.is_signed
+        assert not lib.uint8.is_signed

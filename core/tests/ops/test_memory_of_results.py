@@ -84,3 +84,43 @@ def test_padded_pictures_keep_their_channels_last() -> None:
             x = x.contiguous(memory_format=getattr(lib, form))
             padded = lib.constant_pad_nd(x, [1, 2], 0.5)
             assert padded.is_contiguous(memory_format=getattr(lib, form))
+
+
+RESULTS = {
+    "exp": lambda t, x: x.exp(),
+    "plus a row": lambda t, x: x + t.zeros(x.shape[-1]),
+    "a row plus it": lambda t, x: t.zeros(x.shape[-1]) + x,
+    "plus a tensor": lambda t, x: x + t.zeros(tuple(x.shape)),
+    "where": lambda t, x: t.where(x > 0, x, x),
+    "clone": lambda t, x: x.clone(),
+    "converted": lambda t, x: x.double(),
+    "empty_like": lambda t, x: t.empty_like(x),
+}
+
+
+@pytest.mark.parametrize("kind", RESULTS)
+def test_dimensions_of_one_element_have_the_strides_of_pytorch(kind):
+    import itertools
+
+    def lying(library, shape, order, step):
+        sizes = [shape[d] for d in order]
+        sizes[-1] *= step
+        return library.zeros(sizes)[..., ::step].permute(*map(order.index, range(len(shape))))
+
+    shapes = [
+        (2, 1),
+        (1, 3),
+        (1, 1),
+        (2, 1, 3),
+        (1, 3, 1),
+        (1, 2, 1, 3),
+        (2, 3, 1, 1),
+        (5, 2, 1, 5),
+    ]
+    for shape in shapes:
+        for order, step in itertools.product(itertools.permutations(range(len(shape))), (1, 2)):
+            ours, theirs = (
+                RESULTS[kind](library, lying(library, shape, order, step))
+                for library in (tangrad, torch)
+            )
+            assert tuple(ours.stride()) == theirs.stride(), (shape, order, step)

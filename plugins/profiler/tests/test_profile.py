@@ -505,3 +505,14 @@ def test_operations_are_counted_once_and_in_pytorchs_unit():
         header = averages.table().splitlines()[1]
         assert header.split()[-2:] == ["Total", "FLOPs"]
     assert totals["torch"] == totals["tangrad"] == 2 * 2 * (4 * 27 * 8 + 32 * 2)
+
+
+def test_a_division_is_called_as_in_pytorch():
+    import torch
+
+    for lib in (tangrad, torch):
+        x = lib.ones(3)
+        with lib.autograd.profiler.profile() as profile:
+            x / 2
+        assert "aten::div" in [event.name for event in profile.function_events]
+        assert "aten::div" in [average.key for average in profile.key_averages()]

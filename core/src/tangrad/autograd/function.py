@@ -8,10 +8,19 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.autograd.function_call import FunctionCtx, FunctionRules, has_setup_context
+from tangrad.autograd.function_call import _FunctionNode as BackwardCFunction
 from tangrad.autograd.function_levels import apply
+from tangrad.autograd.graph import Node
 from tangrad.dispatch.levels import map_tensors
 
-__all__ = ["Function", "FunctionCtx", "InplaceFunction", "NestedIOFunction", "once_differentiable"]
+__all__ = [
+    "BackwardCFunction",
+    "Function",
+    "FunctionCtx",
+    "InplaceFunction",
+    "NestedIOFunction",
+    "once_differentiable",
+]
 
 
 class Function(FunctionRules):
@@ -99,9 +108,35 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def _undifferentiable(outputs: Any) -> Any:
     """Return the results of a backward with one node before them, which raises when it runs."""
+    raises = DelayedError(
+        "trying to differentiate twice a function that was marked with @once_differentiable"
+    )
     if not isinstance(outputs, (tuple, list)):
-        return map_tensors(lambda t: _Undifferentiable.apply(_leaf_of(t))[0], outputs)
-    return _Undifferentiable.apply(*map(_leaf_of, outputs))
+        return map_tensors(lambda t: raises(_leaf_of(t)), outputs)
+    found = raises(*map(_leaf_of, outputs))
+    return found if len(outputs) > 1 else (found,)
+
+
+class DelayedError:
+    """Call it on tensors for copies of them through which backward cannot go.
+
+    Args:
+        message: of the RuntimeError that backward raises.
+        num_inputs: accepted for compatibility.
+    """
+
+    def __init__(self, message: Any, num_inputs: int | None = None) -> None:
+        self.message = message.decode() if isinstance(message, bytes) else message
+
+    def __call__(self, *inputs: Any) -> Any:
+        outputs = _Undifferentiable.apply(*inputs)
+        for output in outputs:
+            if isinstance(output, _C.Tensor) and output.grad_fn is not None:
+                output.grad_fn.message = self.message
+        return outputs if len(outputs) != 1 else outputs[0]
+
+
+Node.register(DelayedError)
 
 
 def _leaf_of(output: Any) -> Any:
@@ -119,9 +154,7 @@ class _Undifferentiable(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        raise RuntimeError(
-            "trying to differentiate twice a function that was marked with @once_differentiable"
-        )
+        raise RuntimeError(ctx.message)
 
 
 _Undifferentiable._backward_cls.__name__ = "Error"

@@ -214,6 +214,9 @@ def apply_recorded(cls: Any, args: tuple[Any, ...], run: Callable[[Any], Any]) -
         outputs = _connected(cls, node, args, outputs)
     else:
         outputs = [_constant(o, args, node._dirty) for o in outputs]
+        for o in outputs if mode else ():
+            if isinstance(o, _C.Tensor):
+                _C.returned_by_function(o)
     return (
         (type(result)(outputs) if not hasattr(result, "_fields") else type(result)(*outputs))
         if several

@@ -53,8 +53,8 @@ class Node(ABC):
         """Call `fn(grad_outputs)` before the node runs; it may return new grad_outputs."""
 
     @classmethod
-    def __subclasshook__(cls, subclass: type) -> bool:
-        return cls is Node and issubclass(subclass, _C.Node)
+    def __subclasshook__(cls, subclass: type) -> Any:
+        return True if cls is Node and issubclass(subclass, _C.Node) else NotImplemented
 
 
 class SavedTensor:

@@ -296,9 +296,9 @@ cdef Tensor converted(Tensor t, int dtype_index, DeviceRuntime dev):
 cdef Tensor like_strides(Tensor t, int dtype_index, DeviceRuntime dev):
     """Uninitialised, with t's shape and, where t is dense, t's strides (preserve_format)."""
     cdef PyObject* item[1]
-    if t.flags & CONTIGUOUS:
+    if t.flags & CONTIGUOUS and strides_are_usual(t):
         return empty_contiguous(t.ndim_, t.shape_, dtype_index, dev)
-    if non_overlapping_and_dense(t):
+    if t.flags & CONTIGUOUS or non_overlapping_and_dense(t):
         return empty_strided_c(t.ndim_, t.shape_, t.stride_, dtype_index, dev)
     item[0] = <PyObject*>t
     return allocate_permuted(t.ndim_, t.shape_, dtype_index, dev, item, 1)

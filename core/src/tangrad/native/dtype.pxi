@@ -18,6 +18,7 @@ cdef unsigned char COMPUTE[MAX_DTYPES]
 cdef unsigned char REAL_OF[MAX_DTYPES]
 cdef int ITEMSIZE[MAX_DTYPES]
 
+QUANTIZED_NAMES = frozenset(("qint8", "quint8", "qint32", "quint4x2", "quint2x4"))
 KIND_NAMES = ("bool", "uint", "int", "float", "complex", "foreign")
 
 
@@ -73,6 +74,8 @@ cdef class dtype:
 
     @property
     def is_signed(self):
+        if self.kind_ == KIND_FOREIGN and self.name in QUANTIZED_NAMES:
+            raise RuntimeError(f"is_signed is not supported for quantized dtypes, such as {self.name}")
         kind = KIND[COMPUTE[self.index]] if self.kind_ == KIND_FOREIGN else self.kind_
         return kind != KIND_BOOL and kind != KIND_UINT
 

@@ -268,7 +268,8 @@ cdef int check_writable(Tensor t, str op_name, bint records) except -1:
 
 cdef object view_error(Tensor t, str what, str where):
     """The error of a write, to a view or to what it shows, that the view's history cannot follow."""
-    cdef bint unrecorded = t.flags & NO_GRAD_VIEW and not isinstance(t.grad_fn_, FunctionNode)
+    cdef bint unrecorded = t.flags & NO_GRAD_VIEW and not t.flags & FUNCTION_VIEW \
+        and not isinstance(t.grad_fn_, FunctionNode)
     cdef str made = "inference mode" if t.flags & INFERENCE_VIEW else "no_grad mode"
     cdef str text, block
     if unrecorded:

@@ -93,7 +93,10 @@ cdef int replace_data(Tensor t, Tensor value) except -1:
     if (value.flags ^ t.flags) & PY_DISPATCH:
         raise RuntimeError(f"data of a tensor of {type(t)} cannot be replaced by that of one of {type(value)}, for "
                            f"only one of them has memory of its own; unwrap it first")
-    if holds_other(t) or holds_other(value):
+    if holds_other(t) != holds_other(value):
+        raise RuntimeError(f"data of a tensor cannot be replaced by that of one of an incompatible tensor type: "
+                           f"[{describe_tensor(t)}] by [{describe_tensor(value)}]")
+    if holds_other(t):
         t.level_ = value.level_
     t.storage_ = value.storage_
     t.dtype_ = value.dtype_

@@ -277,6 +277,12 @@ def view_of_whole(Tensor t not None, bint recorded):
     return view
 
 
+def returned_by_function(Tensor t not None):
+    """Note that a Function returns t, which may be a view that it made, and is not recorded."""
+    if t.flags & NO_GRAD_VIEW:
+        t.flags |= FUNCTION_VIEW
+
+
 def as_class(Tensor t not None, cls):
     """Return an alias of t that is an instance of a subclass."""
     cdef Tensor new

@@ -346,11 +346,11 @@ cdef int prepare_out(Op op, Tensor o, int ndim, const int64_t* shape, int want) 
     cdef int i
     if not can_cast_index(want, o.dtype_.index) and not op.definition.any_out_dtype:
         raise op.definition.out_refusal(f"result type {(<dtype>DTYPES[want]).name} can't be cast to the desired "
-                                        f"output type {o.dtype_.name} ({op.title}: {unlike_dtypes(want, o)})")
+                                        f"output type {o.dtype_.name} ({op.title}: {unlike_dtypes(op, want, o)})")
     if o.dtype_.index != want and op.definition.strict_out_dtype:
         kind = "scalar type Long" if op.title == "nonzero" else f"dtype {(<dtype>DTYPES[want]).name}"
         raise RuntimeError(f"{op.title}: Expected out tensor to have {kind}, but got {o.dtype_.name} instead "
-                           f"({unlike_dtypes(want, o)})")
+                           f"({unlike_dtypes(op, want, o)})")
     if has_shape(o, ndim, shape):
         if overlaps_itself(o):
             raise overlap_error(op, o)
@@ -359,11 +359,14 @@ cdef int prepare_out(Op op, Tensor o, int ndim, const int64_t* shape, int want) 
     return 0
 
 
-cdef str unlike_dtypes(int want, Tensor o):
+cdef str unlike_dtypes(Op op, int want, Tensor o):
     """The dtypes of a result and of what was given for it, by the names that programs match on."""
     from tangrad.tensor.on_storage import TYPE_NAMES
     wanted, found = (<dtype>DTYPES[want]).name, o.dtype_.name
-    return f"expected scalar_type {TYPE_NAMES.get(wanted, wanted)} but found {TYPE_NAMES.get(found, found)}"
+    wanted, found = TYPE_NAMES.get(wanted, wanted), TYPE_NAMES.get(found, found)
+    if op.name in ("complex", "polar"):
+        return f"Expected object of scalar type {wanted} but got scalar type {found} for argument 'out'"
+    return f"expected scalar_type {wanted} but found {found}"
 
 
 cdef int resize_out(Op op, Tensor o, int ndim, const int64_t* shape) except -1:
@@ -371,7 +374,8 @@ cdef int resize_out(Op op, Tensor o, int ndim, const int64_t* shape) except -1:
         import warnings
         warnings.warn(f"An output with one or more elements was resized since it had shape "
                       f"{shape_list(o.ndim_, o.shape_)}, which does not match the required output shape "
-                      f"{shape_list(ndim, shape)}. ({op.title})", UserWarning, stacklevel=2)
+                      f"{shape_list(ndim, shape)}. The out tensor will be resized. ({op.title})", UserWarning,
+                      stacklevel=2)
     resize_tensor(o, ndim, shape)
     return 0
 
@@ -403,17 +407,68 @@ cdef Tensor allocate_like_operands(int ndim, const int64_t* shape, int dtype_ind
                                    PyObject** item, int n):
     """Allocate a result whose strides keep the order of the operands' (as TensorIterator does)."""
     cdef Tensor t
+    cdef int64_t stride[MAX_DIMS]
     cdef int i
-    cdef bint plain = True
+    cdef bint plain = True, alike = True, ordered = True, last = ndim == 4 or ndim == 5
     for i in range(n):
-        if isinstance(<object>item[i], Tensor):
-            t = <Tensor>item[i]
-            if not t.flags & CONTIGUOUS and t.ndim_ > 1:
-                plain = False
-                break
-    if plain:
+        if not isinstance(<object>item[i], Tensor):
+            alike = False
+            continue
+        t = <Tensor>item[i]
+        alike = alike and t.ndim_ == ndim and memcmp(t.shape_, shape, ndim * 8) == 0
+        if t.ndim_ <= 1:
+            continue
+        if t.flags & CONTIGUOUS:
+            ordered = ordered and strides_are_usual(t)
+        else:
+            plain = False
+            last = last and alike and lies_channels_last(t)
+    # Strides of dimensions of one element count where operands are not all of one shape, as there.
+    if plain and (alike or ordered):
         return empty_contiguous(ndim, shape, dtype_index, dev)
+    if alike and last and not plain:
+        for i in range(n):
+            last = last and not (<Tensor>item[i]).flags & CONTIGUOUS
+        if last:
+            channels_last_stride(ndim, shape, stride)
+            return empty_strided_c(ndim, shape, stride, dtype_index, dev)
     return allocate_permuted(ndim, shape, dtype_index, dev, item, n)
+
+
+cdef bint strides_are_usual(Tensor t) noexcept:
+    """Whether a contiguous tensor has the strides of a new one also where a dimension has one element."""
+    cdef int64_t step = 1
+    cdef int i
+    if t.numel_ == 0:
+        return True
+    for i in range(t.ndim_ - 1, -1, -1):
+        if t.stride_[i] != step:
+            return False
+        step *= t.shape_[i]
+    return True
+
+
+cdef void channels_last_stride(int ndim, const int64_t* shape, int64_t* stride) noexcept:
+    cdef int64_t step = shape[1]
+    cdef int i
+    stride[1] = 1
+    for i in range(ndim - 1, 1, -1):
+        stride[i] = step
+        step *= shape[i]
+    stride[0] = step
+
+
+cdef bint lies_channels_last(Tensor t) noexcept:
+    """Whether images or volumes lie channels last; dimensions of one element may lie anywhere."""
+    cdef int64_t stride[MAX_DIMS]
+    cdef int i
+    if t.numel_ == 0 or t.ndim_ != 4 and t.ndim_ != 5:
+        return False
+    channels_last_stride(t.ndim_, t.shape_, stride)
+    for i in range(t.ndim_):
+        if t.shape_[i] != 1 and t.stride_[i] != stride[i]:
+            return False
+    return True
 
 
 cdef Tensor allocate_permuted(int ndim, const int64_t* shape, int dtype_index, DeviceRuntime dev, PyObject** item,

@@ -11,6 +11,7 @@ cdef enum:
     NO_GRAD_VIEW = 128      # made as a view while recording was off
     MULTI_VIEW = 256        # one of several views made by one op
     INFERENCE_VIEW = 512    # made as a view in inference mode
+    FUNCTION_VIEW = 2048    # made as a view by a Function that nothing was recorded of
     CONSTANT = 1024         # small, and made of an op's own numbers: backward need not free it
     INLINE_DIMS = 5
     MAX_DIMS = 64

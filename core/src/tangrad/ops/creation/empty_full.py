@@ -55,7 +55,8 @@ def written(out: Any, size: Ints, dtype: Any, device: Any) -> Any:
     if out.numel():
         warnings.warn(
             f"An output with one or more elements was resized since it had shape "
-            f"{list(out.shape)}, which does not match the required output shape {list(size)}.",
+            f"{list(out.shape)}, which does not match the required output shape {list(size)}. "
+            "The out tensor will be resized.",
             UserWarning,
             stacklevel=3,
         )
@@ -215,8 +216,9 @@ def empty_strided(
     check_size(size)
     if len(size) != len(stride):
         raise RuntimeError(
-            "mismatch in length of strides and shape: sizes and strides must have the same "
-            f"length, got {list(size)} and {list(stride)}"
+            "mismatch in length of strides and shape: dimensionality of sizes "
+            f"({len(size)}) must match dimensionality of strides ({len(stride)}), got {list(size)} "
+            f"and {list(stride)}"
         )
     if any(n < 0 for n in stride):
         raise RuntimeError(f"empty_strided: negative strides are not allowed: {list(stride)}")
@@ -249,8 +251,20 @@ def _kept_stride(x: Any) -> Ints:
         return stride
     if 0 in shape or _dense(shape, stride):
         return stride if 0 not in shape else contiguous_stride(shape)
-    order = sorted(range(len(shape)), key=lambda d: -stride[d])
-    return _channels_last_stride(shape, tuple(order))
+    # Of equal strides the longer dimension is the outer one; 0 says nothing.
+    order = list(range(len(shape)))[::-1]
+    for i in range(1, len(order)):
+        moving = i
+        for j in range(i - 1, -1, -1):
+            inner, outer = order[j], order[moving]
+            if 0 in (stride[inner], stride[outer]):
+                continue
+            if (stride[inner], shape[inner]) > (stride[outer], shape[outer]):
+                order[j], order[moving] = outer, inner
+                moving = j
+            elif stride[inner] < stride[outer]:
+                break
+    return _channels_last_stride(shape, tuple(order[::-1]))
 
 
 def _empty_like(x: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
