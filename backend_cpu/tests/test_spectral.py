@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,91 @@ def test_singular_vectors(m: int, n: int, dtype: str, batch: Any, full: bool, tu
     assert np.abs(alone - s).max(initial=0) <= limit
 
 
+@settings(max_examples=60, deadline=None)
+@given(SIZES, DTYPES, BATCHES, st.booleans())
+def test_eigenvectors_of_general_matrices(n: int, dtype: str, batch: Any, turned: bool) -> None:
+    a = drawn(n, dtype, *batch, n, n)
+    given_ = tangrad.from_numpy(a.swapaxes(-1, -2).copy()).mT if turned else tangrad.from_numpy(a)
+    values, vectors = tangrad.linalg.eig(given_)
+    assert values.dtype == vectors.dtype == given_.to(tangrad.complex64).dtype or dtype == "float64"
+    w, v = values.numpy().astype(complex), vectors.numpy().astype(complex)
+    limit = near(dtype, n, np.abs(a).max(initial=0))
+    assert np.abs(a @ v - v * w[..., None, :]).max(initial=0) <= limit
+    assert np.abs(np.linalg.norm(v, axis=-2) - 1).max(initial=0) <= near(dtype, n, 1)
+    alone = tangrad.linalg.eigvals(given_).numpy()
+    for found, wanted in zip(alone.reshape((-1, n)), w.reshape((-1, n)), strict=True):
+        distances = np.abs(found[:, None] - wanted).min(0)
+        assert distances.max() <= 100 * limit
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, SIZES, DTYPES, BATCHES, st.booleans(), st.booleans())
+def test_pseudoinverses(
+    m: int, n: int, dtype: str, batch: Any, hermitian: bool, turned: bool
+) -> None:
+    a = drawn(n, dtype, *batch, n if hermitian else m, n)
+    a = a + a.swapaxes(-1, -2) if hermitian else a
+    given_ = tangrad.from_numpy(a.swapaxes(-1, -2).copy()).mT if turned else tangrad.from_numpy(a)
+    found = tangrad.linalg.pinv(given_, rtol=1e-3, hermitian=hermitian).double().numpy()
+    wanted = np.linalg.pinv(a.astype("float64"), rcond=1e-3)
+    # Relative to the condition that the tolerance allows.
+    limit = 1e4 * near(dtype, max(m, n), np.abs(wanted).max(initial=0))
+    assert found.shape == wanted.shape
+    assert np.abs(found - wanted).max(initial=0) <= limit
+
+
+def test_pseudoinverses_leave_out_small_values() -> None:
+    a = tangrad.tensor([[1.0, 0.0], [0.0, 1e-4]])
+    assert tangrad.linalg.pinv(a, rtol=1e-3).tolist() == [[1.0, 0.0], [0.0, 0.0]]
+    stack = tangrad.stack((a, a))
+    found = tangrad.linalg.pinv(stack, atol=tangrad.tensor([1e-3, 1e-6]))
+    assert found.select(0, 0).tolist() == [[1.0, 0.0], [0.0, 0.0]]
+    assert float(found[1, 1, 1]) == pytest.approx(1e4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, SIZES, st.sampled_from([0, 1, 5]), DTYPES, BATCHES, st.booleans())
+def test_least_squares(m: int, n: int, columns: int, dtype: str, batch: Any, turned: bool) -> None:
+    a, b = drawn(n, dtype, *batch, m, n), drawn(m, dtype, *batch, m, columns)
+    given_ = tangrad.from_numpy(a.swapaxes(-1, -2).copy()).mT if turned else tangrad.from_numpy(a)
+    x, residuals, rank, values = tangrad.linalg.lstsq(given_, tangrad.from_numpy(b))
+    wanted = np.linalg.pinv(a.astype("float64")) @ b
+    scale = np.abs(np.linalg.pinv(a.astype("float64"))).max(initial=0)
+    assert tuple(x.shape) == wanted.shape
+    limit = near(dtype, max(m, n), np.abs(wanted).max(initial=0)) * max(1, scale) * 50
+    assert np.abs(x.numpy() - wanted).max(initial=0) <= limit
+    assert rank.shape == batch
+    assert columns == 0 or (rank == min(m, n)).all()
+    assert residuals.shape == values.shape == (0,)
+
+
+def test_least_squares_tell_the_rank() -> None:
+    a = tangrad.tensor([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]])
+    x, _, rank, _ = tangrad.linalg.lstsq(a, tangrad.ones(3, 1))
+    assert rank.tolist() == 2 - 1
+    assert x.numpy() == pytest.approx(np.linalg.pinv(a.numpy()) @ np.ones((3, 1)), rel=1e-5)
+
+
+def test_small_matrices_leave_the_threads_of_lapack_as_they_are() -> None:
+    from tangrad.devices.lapack import library_threads
+
+    threads = library_threads()
+    if threads is None:
+        pytest.skip("LAPACK tells no number of threads")
+    before = threads.get()
+    try:
+        threads.put(3)
+        for _ in range(2):
+            tangrad.linalg.svd(tangrad.rand(9, 9))
+            tangrad.linalg.lstsq(tangrad.rand(9, 9, dtype=tangrad.complex64), tangrad.eye(9) + 0j)
+            assert threads.get() == 3
+        threads.put(1)
+        tangrad.linalg.eigh(tangrad.eye(3))
+        assert threads.get() == 1
+    finally:
+        threads.put(before)
+
+
 @pytest.mark.parametrize("shape", [(0, 3), (2, 3, 0), (2, 0, 0)])
 def test_empty_matrices_have_bases_of_identities(shape: Any) -> None:
     u, s, vh = tangrad.linalg.svd(tangrad.zeros(*shape))
@@ -77,6 +163,9 @@ def test_numbers_that_are_not_finite_are_an_error() -> None:
     for name in ("eigh", "eigvalsh", "svd", "svdvals"):
         with pytest.raises(tangrad.linalg.LinAlgError, match="failed to converge"):
             getattr(tangrad.linalg, name)(a)
+    for name in ("eig", "eigvals"):
+        with pytest.raises(RuntimeError, match="should not contain infs or NaNs"):
+            getattr(tangrad.linalg, name)(a)
 
 
 def test_results_do_not_depend_on_the_threads() -> None:
@@ -86,7 +175,8 @@ def test_results_do_not_depend_on_the_threads() -> None:
     try:
         for threads in (1, 2, 5):
             _kernels.set_num_threads(threads)
-            results = [*tangrad.linalg.eigh(a), *tangrad.linalg.svd(a)]
+            results = [*tangrad.linalg.eigh(a), *tangrad.linalg.svd(a), *tangrad.linalg.eig(a)]
+            results += [tangrad.linalg.pinv(a), tangrad.linalg.lstsq(a, a).solution]
             found.append([x.numpy().tobytes() for x in results])
     finally:
         tangrad.set_num_threads(before)
@@ -95,7 +185,8 @@ def test_results_do_not_depend_on_the_threads() -> None:
 
 def test_missing_working_memory_is_an_error() -> None:
     a = tangrad.from_numpy(drawn(1, "float32", 3, 9, 9))
-    for call in (lambda: tangrad.linalg.eigh(a), lambda: tangrad.linalg.svd(a)):
+    names = tangrad.linalg.eigh, tangrad.linalg.svd, tangrad.linalg.eig, tangrad.linalg.pinv
+    for call in (*(partial(f, a) for f in names), lambda: tangrad.linalg.lstsq(a, a)):
         _kernels.fail_scratch_after(0)
         try:
             with pytest.raises(MemoryError, match="working space"):

@@ -29,6 +29,10 @@ cdef extern from "matrices/lapack.h":
     ctypedef struct tgc_lapack:
         void* syevd[2]
         void* gesdd[2]
+        void* geev[2]
+        void* gelsy[2]
+        int (*threads)() noexcept nogil
+        void (*set_threads)(int) noexcept nogil
 
 cdef extern from "aligned.h":
     int tgc_loop_aligned(const tg_loop*, void*) noexcept nogil
@@ -175,19 +179,27 @@ def is_made_for(definition):
 
 
 # What calls LAPACK, and is the reference's where NumPy shows none.
-OF_LAPACK = ("linalg_eigh", "linalg_eigvalsh", "linalg_svd", "linalg_svdvals")
+OF_LAPACK = ("linalg_eigh", "linalg_eigvalsh", "linalg_svd", "linalg_svdvals", "linalg_eig", "linalg_eigvals",
+             "_linalg_gelsy", "_linalg_pinv")
 
 
 cdef bint knows_lapack() except -1:
     """Enter the addresses of LAPACK's routines, and tell whether there are any."""
-    from tangrad.plugin import lapack_address
+    from tangrad.plugin import lapack_address, lapack_threads
 
     cdef tgc_lapack* routines = <tgc_lapack*>(<const tgc_kernel*><size_t>found[("lapack", "")]).context
     cdef int i
     for i, dtype in enumerate(("float32", "float64")):
         routines.syevd[i] = <void*><size_t>lapack_address("syevd", dtype)
         routines.gesdd[i] = <void*><size_t>lapack_address("gesdd", dtype)
-    return routines.syevd[0] and routines.syevd[1] and routines.gesdd[0] and routines.gesdd[1]
+        routines.geev[i] = <void*><size_t>lapack_address("geev", dtype)
+        routines.gelsy[i] = <void*><size_t>lapack_address("gelsy", dtype)
+        if not (routines.syevd[i] and routines.gesdd[i] and routines.geev[i] and routines.gelsy[i]):
+            return False
+    get, put = lapack_threads()
+    routines.threads = <int (*)() noexcept nogil><size_t>get
+    routines.set_threads = <void (*)(int) noexcept nogil><size_t>put
+    return True
 
 
 include "_dynamic.pxi"

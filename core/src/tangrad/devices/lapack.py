@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from threading import Lock
 from typing import Any
 
 # How builds of LAPACK name a routine: NumPy's wheels, ILP64 libraries, and the usual.
@@ -71,6 +72,50 @@ def routine_code(stem: str, dtype: str) -> Any:
     return getattr(found[0], found[1].format(letter + name), None) if found else None
 
 
+# Sizes from which LAPACK may use threads of its own. They wait for each other in loops, which on a
+# busy machine takes hundreds of times as long as small matrices do on one thread.
+LARGE = 256
+_THREADS = ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_")
+_THREADS += ("scipy_openblas_{}_num_threads", "openblas_{}_num_threads")
+
+
+class _OneThread:
+    """Has OpenBLAS use one thread while any call is within; its number is the process's."""
+
+    def __init__(self, get: Any, put: Any) -> None:
+        self.get, self.put = get, put
+        self._lock, self._within, self._before = Lock(), 0, 1
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._within += 1
+            if self._within == 1:
+                self._before = self.get()
+                if self._before > 1:
+                    self.put(1)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._within -= 1
+            if self._within == 0 and self._before > 1:
+                self.put(self._before)
+
+
+@cache
+def library_threads() -> _OneThread | None:
+    """Return what limits the library to one thread; None where it is not OpenBLAS."""
+    import ctypes
+
+    found = _library()
+    for pattern in _THREADS if found is not None else ():
+        get, put = (getattr(found[0], pattern.format(x), None) for x in ("get", "set"))
+        if get is not None and put is not None:
+            get.restype, get.argtypes = ctypes.c_int, ()
+            put.restype, put.argtypes = None, (ctypes.c_int,)
+            return _OneThread(get, put)
+    return None
+
+
 @cache
 def routine(stem: str, dtype: str) -> Callable[..., int] | None:
     """Return a LAPACK or BLAS routine as a function, or None where there is no library.
@@ -91,6 +136,7 @@ def routine(stem: str, dtype: str) -> Callable[..., int] | None:
     integer = found[2]
     function.restype = None
     byref, address, length = ctypes.byref, ctypes.c_void_p, ctypes.c_size_t(1)
+    threads = library_threads()
 
     def call(*arguments: Any) -> int:
         converted: list[Any] = []
@@ -105,7 +151,13 @@ def routine(stem: str, dtype: str) -> Callable[..., int] | None:
                 converted.append(address(a.__array_interface__["data"][0]))
         info = integer(0)
         converted.append(byref(info))
-        function(*converted, *[length] * lengths)  # Fortran: the texts' lengths come last
+        # Fortran: the texts' lengths come last
+        sizes = [x for x in arguments if isinstance(x, int)][:2]
+        if threads is None or min(sizes) >= LARGE:
+            function(*converted, *[length] * lengths)
+        else:
+            with threads:
+                function(*converted, *[length] * lengths)
         return int(info.value)
 
     return call

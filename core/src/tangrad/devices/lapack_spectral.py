@@ -12,6 +12,7 @@ from tangrad.devices.lapack import (
     column_major,
     fill_columns,
     integers,
+    library_threads,
     routine,
     routine_code,
     with_workspace,
@@ -25,7 +26,16 @@ def lapack_address(stem: str, dtype: str) -> int:
         stem: the name without its letter for the type, such as "gesdd".
         dtype: "float32" or "float64".
     """
-    function = routine_code(stem, dtype)
+    return _address(routine_code(stem, dtype))
+
+
+def lapack_threads() -> tuple[int, int]:
+    """Return where the code is that tells how many threads LAPACK uses, and that sets it; or 0."""
+    threads = library_threads()
+    return (0, 0) if threads is None else (_address(threads.get), _address(threads.put))
+
+
+def _address(function: Any) -> int:
     if function is None:
         return 0
     import ctypes

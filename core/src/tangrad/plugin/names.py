@@ -16,7 +16,7 @@ _PLACES = {
             "set_recording=_set_grad_enabled"
         ),
         "devices.kernels": "reference_kernel",
-        "devices.lapack_spectral": "lapack_address",
+        "devices.lapack_spectral": "lapack_address lapack_threads",
         "dispatch.batching": "BatchLevel",
         "dispatch.levels": "map_tensors open_tensor",
         "dispatch.overrides": "overloaded_arguments",

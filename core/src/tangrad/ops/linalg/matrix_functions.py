@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -107,38 +108,44 @@ _SINGLE = {3: 4.258730e-1, 5: 1.880152, 7: 3.925724}
 
 
 def _exponential(np: Any, self: Any) -> Any:
-    """Scale by a power of two, take a Padé approximant, and square back (Higham 2005)."""
-    n = self.shape[-1]
+    """Scale by powers of two, take Padé approximants, and square back (Higham 2005)."""
     if not self.size:
         return self
-    result = np.empty(self.shape, self.dtype)
-    stack, out = self.reshape((-1, n, n)), result.reshape((-1, n, n))
-    eye = np.eye(n, dtype=self.dtype)
-    limits = _SINGLE if self.dtype.name in ("float32", "complex64") else _DOUBLE
-    for k, a in enumerate(stack):
-        size = np.abs(a).sum(0).max()
-        if not np.isfinite(size):
-            out[k] = np.nan
-            continue
-        degree = next((d for d, limit in limits.items() if size <= limit), max(limits))
-        limit = limits[degree]
-        squarings = max(0, int(np.ceil(np.log2(size / limit)))) if size > limit else 0
-        out[k] = _pade(np, a / a.dtype.type(2.0**squarings), eye, _PADE[degree])
-        for _ in range(squarings):
-            out[k] = out[k] @ out[k]
+    threads = lapack.library_threads()
+    with threads if threads and self.shape[-1] < lapack.LARGE else nullcontext():
+        return _exponentials(np, self.reshape((-1, *self.shape[-2:]))).reshape(self.shape)
+
+
+def _exponentials(np: Any, stack: Any) -> Any:
+    limits = _SINGLE if stack.dtype.name in ("float32", "complex64") else _DOUBLE
+    degrees = list(limits)
+    result, size = np.empty(stack.shape, stack.dtype), np.abs(stack).sum(-2).max(-1)
+    finite = np.isfinite(size)
+    result[~finite] = np.nan
+    which = np.searchsorted(list(limits.values()), size).clip(max=len(degrees) - 1)
+    for k in np.unique(which[finite]):
+        chosen = np.flatnonzero(finite & (which == k))
+        limit = limits[degrees[k]]
+        squarings = np.ceil(np.log2(np.maximum(size[chosen] / limit, 1))).astype(int)
+        scaled = stack[chosen] / (2.0**squarings).astype(size.dtype)[:, None, None]
+        found = _pade(np, scaled, _PADE[degrees[k]])
+        for step in range(squarings.max()):
+            rest = squarings > step
+            found[rest] = found[rest] @ found[rest]
+        result[chosen] = found
     return result
 
 
-def _pade(np: Any, a: Any, eye: Any, numbers: Sequence[float]) -> Any:
+def _pade(np: Any, a: Any, numbers: Sequence[float]) -> Any:
     """Evaluate r(A) = (V - U)^-1 (V + U), of the even terms V and the odd ones U."""
-    square = a @ a
+    square, eye = a @ a, np.eye(a.shape[-1], dtype=a.dtype)
     numbers = [a.dtype.type(x) for x in numbers]
-    even, odd = numbers[-2] * eye, numbers[-1] * eye
-    for low in range(len(numbers) - 4, -1, -2):
+    even, odd = numbers[-4] * eye + numbers[-2] * square, numbers[-3] * eye + numbers[-1] * square
+    for low in range(len(numbers) - 6, -1, -2):
         even = even @ square + numbers[low] * eye
         odd = odd @ square + numbers[low + 1] * eye
     odd = a @ odd
-    return lapack.solve(np, even - odd, even + odd)[0]
+    return np.linalg.solve(even - odd, even + odd)
 
 
 def _exponential_along(self: Any, direction: Any) -> Any:

@@ -440,6 +440,22 @@ _lstsq_kernel = op(
 )
 
 
+_gelsy_kernel = op(
+    "_linalg_gelsy(Tensor self, Tensor b, float rcond) -> (Tensor solution, Tensor rank)",
+    shape=lambda self, b: ((*self.shape[:-2], self.shape[-1], b.shape[-1]), self.shape[:-2]),
+    dtype=lambda self: (self.dtype, "int64"),
+    reference=lambda np, self, b, rcond: lapack.lstsq(np, self, b, rcond, "gelsy")[:2],
+    vjp={("self", "b"): lambda g0, self, b, result0: _solution_vjp(g0, self, b)},
+    batch=lambda size, dims, self, b, rcond: (
+        _gelsy_kernel(batched_front(self, dims[0], size), batched_front(b, dims[1], size), rcond),
+        (0, 0),
+    ),
+    function=False,
+    method=False,
+    doc="Solve least-squares problems by QR with pivots; the rank tells what counts as zero.",
+)
+
+
 @composite(
     "linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None)"
     " -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
@@ -505,7 +521,13 @@ def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> 
 
     left, right = broadcast_matrices(self, right, name)
     limit = _epsilon(self) * max(self.shape[-2:]) if rcond is None else rcond
-    x, residuals, rank, values = _lstsq_kernel(left, right, limit, driver or "gelsy")
+    if driver in (None, "gelsy"):
+        x, rank = _gelsy_kernel(left, right, limit)
+        nothing = x.reshape((-1,)).narrow(0, 0, 0)
+        # It has a derivative, though there is nothing to derive, as PyTorch's.
+        residuals = values = nothing.real if x.dtype.is_complex else nothing
+    else:
+        x, residuals, rank, values = _lstsq_kernel(left, right, limit, driver)
     # The singular values are those of a constant: PyTorch's have no derivative either.
     x = x.squeeze(-1) if vector else x
     return linalg_lstsq.return_type(x, residuals, rank, values.detach())
