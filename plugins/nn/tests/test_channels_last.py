@@ -156,3 +156,48 @@ def test_any_convolution_gives_the_same_in_either_order_in_memory(data):
 
     for one, other in zip(run(x), run(x.to(memory_format=tangrad.channels_last)), strict=True):
         tangrad.testing.assert_close(one, other)
+
+
+# Called with the library's functions and images of 8 channels, 13 x 9.
+RESIZED = {
+    "max pooling": lambda f, x: f.max_pool2d(x, 2),
+    "max pooling that overlaps": lambda f, x: f.max_pool2d(x, 3, 2, 1),
+    "max pooling at a distance": lambda f, x: f.max_pool2d(x, (3, 2), 1, (1, 0), (2, 3)),
+    "max pooling beyond the end": lambda f, x: f.max_pool2d(x, 3, 2, 0, 1, True),
+    "mean pooling": lambda f, x: f.avg_pool2d(x, 2),
+    "mean pooling with padding": lambda f, x: f.avg_pool2d(x, 3, 2, 1),
+    "mean pooling without padding": lambda f, x: f.avg_pool2d(x, (3, 5), 2, 1, True, False),
+    "mean pooling by a divisor": lambda f, x: f.avg_pool2d(x, 3, 2, 1, False, True, 7),
+    "adaptive means": lambda f, x: f.adaptive_avg_pool2d(x, (5, 4)),
+    "adaptive means of one row": lambda f, x: f.adaptive_avg_pool2d(x, (1, 9)),
+    "nearest, repeated": lambda f, x: f.interpolate(x, scale_factor=2),
+    "nearest": lambda f, x: f.interpolate(x, (7, 20)),
+    "nearest of the same size": lambda f, x: f.interpolate(x, (13, 9)),
+    "bilinear": lambda f, x: f.interpolate(x, (7, 20), mode="bilinear"),
+    "bicubic": lambda f, x: f.interpolate(x, (20, 5), mode="bicubic"),
+    "smoothed": lambda f, x: f.interpolate(x, (5, 4), mode="bilinear", antialias=True),
+}
+
+
+@pytest.mark.parametrize("name", RESIZED)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_pooling_and_resampling_have_values_gradients_and_layout_of_pytorch(agree, name, dtype):
+    if name == "smoothed" and dtype == "bfloat16":
+        pytest.skip("PyTorch smooths no bfloat16")
+
+    def check(t):
+        x = last(t, 2, 8, 13, 9).to(getattr(t, dtype)).requires_grad_()
+        y = RESIZED[name](t.nn.functional, x)
+        with t.no_grad():
+            alone = RESIZED[name](t.nn.functional, x)
+        y.backward(y.detach())
+        exact = dtype != "bfloat16"
+        return [
+            y.is_contiguous(memory_format=t.channels_last),
+            alone.is_contiguous(memory_format=t.channels_last),
+            bool((alone == y).all()),
+            *((y.detach(), x.grad) if exact else (y.detach().float(),)),
+        ]
+
+    # PyTorch rounds between rows and columns, too: half a unit of numbers up to 8, twice.
+    agree(check, tolerance=4e-2 if dtype == "bfloat16" else 3e-5)

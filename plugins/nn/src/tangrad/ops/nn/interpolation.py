@@ -17,12 +17,13 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.nn.convolution import in_format_of, ordered_channels_last
-from tangrad.ops.nn.fusing import by_device, fuses
+from tangrad.ops.nn.fusing import by_device, fuses, plain_on_host
 from tangrad.ops.nn.pooling.adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
 )
+from tangrad.ops.nn.weighted_lines import Band, Taps, band_of, summed_lines
 from tangrad.plugin import Ints, composite, constant, index_vector, op
 
 _AREA = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d, 3: adaptive_avg_pool3d}
@@ -30,8 +31,6 @@ _NEAREST = ("nearest", "nearest-exact")
 # The number of spatial dimensions that a mode is for, and the kernel that it applies to each.
 _RANKS = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2, "lanczos": 2}
 _MODES = ("nearest", "linear", "bilinear", "bicubic", "trilinear", "lanczos", "area")
-
-Taps = tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]
 
 
 # Which elements a result is made of ---------------------------------------------------------------
@@ -145,6 +144,10 @@ def _antialiased_taps(
 # Sums of taps -------------------------------------------------------------------------------------
 
 
+def _band(size: int, mode: str, *given: Any) -> Band:
+    return band_of(_taps(mode, size, *given))
+
+
 def _weighted(input: Any, dim: int, taps: Taps) -> Any:
     """Sum the listed elements of a dimension times their weights."""
     tail = (1,) * (input.ndim - dim - 1)
@@ -240,6 +243,7 @@ def _resample(
     if not input.is_floating_point():
         return resampled_pixels(input, sizes, mode, align_corners, *ratios, antialias)
     x = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
+    by_lines = plain_on_host(input)
     # Lines first in the usual case: a row is copied at once.
     for dim in range(2, input.ndim):
         size, out, scale = input.shape[dim], sizes[dim - 2], scales[dim - 2]
@@ -247,7 +251,11 @@ def _resample(
         cubic = mode == "bicubic" and not (antialias or align_corners)
         if size == out and (not cubic or scale is None):
             continue
-        x = _weighted(x, dim, _taps(mode, size, out, align_corners, scale, antialias))
+        given = (out, align_corners, scale, antialias)
+        if by_lines:
+            x = summed_lines(x, dim, _band, mode, *given)
+        else:
+            x = _weighted(x, dim, _taps(mode, size, *given))
     return input.clone() if x is input else x.to(input.dtype)
 
 
@@ -311,12 +319,17 @@ def _resample_nearest(input: Any, sizes: Ints, exact: bool, scales: list[float |
         _nearest_places(n, out, exact, scale, by_sizes)
         for n, out, scale in zip(input.shape[2:], sizes, scales, strict=True)
     ]
+    # Channels that lie last stay there, and are copied together.
+    last = input.ndim > 3 and not input.is_contiguous() and ordered_channels_last(input)
+    x = x.movedim(1, -1) if last else x
     if fuses(input) and all(map(_repeats, listed, input.shape[2:])):
-        return _repeated(input, sizes)
-    for dim, places in enumerate(listed, 2):
-        if places != tuple(range(input.shape[dim])):
-            x = x.index_select(dim, constant(index_vector(places, input.device)))
-    return input.clone() if x is input else x
+        x = _repeated(x, sizes, 1 if last else 2)
+    else:
+        for dim, places in enumerate(listed, 1 if last else 2):
+            if places != tuple(range(x.shape[dim])):
+                x = x.index_select(dim, constant(index_vector(places, input.device)))
+    x = x.movedim(-1, 1) if last else x
+    return x.clone() if tuple(x.shape) == tuple(input.shape) else x
 
 
 @lru_cache(maxsize=256)
@@ -330,13 +343,14 @@ def _repeats(places: tuple[int, ...], size: int) -> bool:
     )
 
 
-def _repeated(input: Any, sizes: Ints) -> Any:
+def _repeated(input: Any, sizes: Ints, first: int) -> Any:
     """Repeat elements along the spatial dimensions in one copy, without a list of places."""
-    wide, shape = input, list(input.shape[:2])
-    for k, (n, out) in enumerate(zip(input.shape[2:], sizes, strict=True)):
-        wide, shape = wide.unsqueeze(3 + 2 * k), [*shape, n, out // n]
-    result = wide.expand(shape).reshape((*input.shape[:2], *sizes))
-    return result.clone() if tuple(sizes) == tuple(input.shape[2:]) else result
+    wide, end = input, first + len(sizes)
+    shape = list(input.shape[:first])
+    for k, (n, out) in enumerate(zip(input.shape[first:end], sizes, strict=True)):
+        wide, shape = wide.unsqueeze(first + 1 + 2 * k), [*shape, n, out // n]
+    wide = wide.expand((*shape, *input.shape[end:]))
+    return wide.reshape((*input.shape[:first], *sizes, *input.shape[end:]))
 
 
 # The arguments ------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.nn.convolution import convolution, in_format_of
 from tangrad.ops.nn.fusing import fuses
+from tangrad.ops.nn.pooling.channels_last import average_last, lies_last
 from tangrad.ops.nn.pooling.one_pass import WITH_PADDING, WITHOUT_PADDING, window_average
 from tangrad.ops.nn.pooling.sizes import (
     POOL_ERRORS,
@@ -96,8 +97,11 @@ def _avg_pool(
     # Sizes of a program that is recorded may be symbols, which nothing is to be kept by.
     laid = _average_windows if one_pass else _average_windows.__wrapped__
     ends, kernel, step, padding = laid(name, spatial, shape, *given)
-    if is_floating and (divisor_override or 1) > 0 and one_pass:
-        least = WITH_PADDING if count_include_pad else WITHOUT_PADDING
+    usual = is_floating and (divisor_override or 1) > 0
+    least = WITH_PADDING if count_include_pad else WITHOUT_PADDING
+    if usual and lies_last(input):
+        return average_last(input, ends, kernel, step, padding, divisor_override or least)
+    if usual and one_pass:
         pooled = window_average(input, ends, kernel, step, padding, divisor_override or least)
         return in_format_of(pooled, input)
     sizes, lead, ones = shape[-spatial:], shape[:-spatial], (1,) * spatial

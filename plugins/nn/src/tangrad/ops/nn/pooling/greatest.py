@@ -7,6 +7,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.nn.convolution import in_format_of
 from tangrad.ops.nn.fusing import fuses
+from tangrad.ops.nn.pooling.channels_last import as_volume, lies_last
 from tangrad.ops.nn.pooling.one_pass import max_pool_backward, placed
 from tangrad.ops.nn.pooling.sizes import POOL_ERRORS, check_pool, pooled_sizes, windows_of
 from tangrad.plugin import Ints, at_all_sizes, composite, numel_of, op
@@ -204,7 +205,17 @@ def _max_pool(
 ) -> Any:
     """Take the greatest elements; their positions if wanted, or if the gradient asks for them."""
     windows = windows_of(spatial, kernel_size, stride, padding, dilation)
-    if return_indices or (input.requires_grad and tangrad.is_grad_enabled()):
+    with_grad = input.requires_grad and tangrad.is_grad_enabled()
+    if not return_indices and input.is_floating_point() and lies_last(input):
+        # Positions in a volume are none of an image, and nobody asks for them.
+        volumes, windows = as_volume(input, windows)
+        pooled = (
+            max_pool_with_indices(volumes, *windows, ceil_mode)[0]
+            if with_grad
+            else (max_pool_values(volumes, *windows, ceil_mode))
+        )
+        return pooled.permute((0, 3, 1, 2))
+    if return_indices or with_grad:
         values, indices = max_pool_with_indices(input, *windows, ceil_mode)
         if not input.is_contiguous():
             values, indices = (_in_format_of(y, input, spatial) for y in (values, indices))

@@ -15,7 +15,7 @@ from tangrad.plugin import Ints, numel_of, op
 WITH_PADDING, WITHOUT_PADDING = 0, -1
 
 
-def _bounds(
+def bounds(
     n: int, out: int, d: int, kernel: Ints, stride: Ints, padding: Ints, divisor: int
 ) -> list[tuple[int, int, int]]:
     """Return of each window along a dimension where it begins and ends, and how much it counts."""
@@ -53,7 +53,7 @@ def _laid(
     """Return x in the dtype of sums, all windows, and what their sums are divided by."""
     x = x.astype(np.float32) if x.dtype.itemsize < 4 else x
     windows = [
-        _bounds(n, out, d, *window)
+        bounds(n, out, d, *window)
         for d, (n, out) in enumerate(zip(sizes, output_size, strict=True))
     ]
     return x, windows, _counted(np, windows, window[-1], x.dtype)

@@ -1,0 +1,77 @@
+"""Pool images whose channels lie last, where they lie: other ways would bring planes together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tangrad
+from tangrad.ops.nn.convolution import ordered_channels_last
+from tangrad.ops.nn.fusing import plain_on_host
+from tangrad.ops.nn.pooling.one_pass import WITH_PADDING, bounds
+from tangrad.ops.nn.weighted_lines import Band, constant, summed_lines
+from tangrad.plugin import Ints
+
+
+def lies_last(input: Any) -> bool:
+    """Whether a tensor is of images in the host's memory, channels last, that ops may see so."""
+    return (
+        input.ndim == 4
+        and not input.is_contiguous()
+        and plain_on_host(input)
+        and ordered_channels_last(input)
+        and all(type(n) is int for n in input.shape)
+    )
+
+
+def _windows(size: int, out: int, kernel: Ints, stride: int, padding: int) -> Band:
+    rows = bounds(size, out, 0, kernel, (stride,), (padding,), WITH_PADDING)
+    return Band(
+        tuple(begin for begin, _, _ in rows),
+        tuple((1.0,) * max(end - begin, 0) for begin, end, _ in rows),
+    )
+
+
+def _counts(
+    sizes: Ints,
+    outs: Ints,
+    kernel: Ints,
+    stride: Ints,
+    padding: Ints,
+    divisor: int,
+    dtype: Any,
+    device: Any,
+) -> Any:
+    rows, columns = (
+        [count for _, _, count in bounds(n, out, d, kernel, stride, padding, divisor)]
+        for d, (n, out) in enumerate(zip(sizes, outs, strict=True))
+    )
+    if len({*rows}) == len({*columns}) == 1:
+        return float(rows[0] * columns[0])
+    listed = [[float(a * b) for b in columns] for a in rows]
+    return tangrad.tensor(listed, dtype=dtype, device=device)
+
+
+def average_last(
+    input: Any, outs: Ints, kernel: Ints, stride: Ints, padding: Ints, divisor: int
+) -> Any:
+    """Average windows as `window_average` does: sums over rows, over columns, one division."""
+    sizes = tuple(map(int, input.shape[2:]))
+    x = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
+    for d, out in enumerate(outs):
+        x = summed_lines(x, 2 + d, _windows, out, kernel[d : d + 1], stride[d], padding[d])
+    if divisor > 0:
+        x = x / divisor
+    else:
+        given = (sizes, outs, kernel, stride, padding, divisor, x.dtype, x.device)
+        x = x / constant(_counts, *given)
+    return x if x.dtype == input.dtype else x.to(input.dtype)
+
+
+def as_volume(input: Any, windows: Any) -> tuple[Any, Any]:
+    """Return images as volumes (N, H, W, C), and windows of one channel each in them.
+
+    Args:
+        windows: size, stride, padding and dilation, of two dimensions each.
+    """
+    size, stride, padding, dilation = windows
+    return input.permute((0, 2, 3, 1)), ((*size, 1), (*stride, 1), (*padding, 0), (*dilation, 1))
