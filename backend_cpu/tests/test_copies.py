@@ -61,6 +61,16 @@ def test_short_windows_are_copied_in_every_number(size, windows, dtype):
     check(ours.contiguous(), theirs.contiguous())
 
 
+@pytest.mark.parametrize("columns", [5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 127, 129, 513])
+@pytest.mark.parametrize("rows", [1, 3, 40, 3000])
+@pytest.mark.parametrize("dtype", [tangrad.uint8, tangrad.float32, tangrad.complex128], ids=str)
+def test_short_rows_are_copied_whole(columns, rows, dtype):
+    ours, theirs = both((2, rows, columns + 3), dtype, lambda x: x[:, :, 1 : columns + 1])
+    check(ours.contiguous(), theirs.contiguous())
+    ours, theirs = both((2, rows, columns), dtype, lambda x: tangrad.constant_pad_nd(x, (1, 2), 7))
+    check(ours, theirs)
+
+
 @settings(deadline=None, max_examples=150)
 @given(st.data(), SHAPES, st.sampled_from(DTYPES), st.sampled_from(DTYPES))
 def test_any_view_is_cast_as_the_reference_does(data, shape, source, target):

@@ -25,6 +25,28 @@ def test_cat_takes_over_a_memory_format_that_all_have(formats):
     assert strides_of_joined(tangrad, formats) == strides_of_joined(torch, formats)
 
 
+@pytest.mark.parametrize("rank", [4, 5])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda library, x: x.flip(3),
+        lambda library, x: library.sort(x, 1)[0],
+        lambda library, x: library.sort(x, -1)[1],
+        lambda library, x: library.constant_pad_nd(x, (1, 2, 0, 1), 3.0),
+    ],
+    ids=["flip", "sorted values", "places of sorted values", "constant_pad_nd"],
+)
+def test_reversed_sorted_and_padded_images_keep_their_channels_last(call, rank):
+    def result(library):
+        x = library.arange(float(2 * 3 * 4 ** (rank - 2))).reshape((2, 3, *[4] * (rank - 2)))
+        wanted = library.channels_last if rank == 4 else library.channels_last_3d
+        return call(library, x.contiguous(memory_format=wanted))
+
+    ours, theirs = result(tangrad), result(torch)
+    assert tuple(ours.stride()) == tuple(theirs.stride())
+    assert ours.tolist() == theirs.tolist()
+
+
 def test_a_conversion_to_the_suggested_format_is_the_tensor_itself():
     for library in (torch, tangrad):
         x = library.ones(4, 6).t()

@@ -20,6 +20,7 @@ from tangrad.tensor.ranges import require_fit
 flip = op(
     "flip(Tensor self, dim[] dims) -> Tensor",
     shape=lambda self: self.shape,
+    memory_format=lambda self: suggested_format(self),
     reference=lambda np, self, dims: np.flip(self, dims) if self.ndim else self,
     vjp={"self": lambda g, dims: g.flip(dims)},
     linear=("self",),

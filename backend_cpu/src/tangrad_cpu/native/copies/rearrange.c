@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+/* Bytes of a row up to which it is not worth a call of its own. */
+#define SHORT_ROW 512
+
 static int64_t clamp(int64_t x, int64_t low, int64_t high)
 {
     return x < low ? low : x > high ? high : x;
@@ -94,6 +97,19 @@ static void embed(const tg_view *out, const int64_t *low, const int64_t *inside,
     char *corner = out->data;
     tgc_byte_strides(out, strides);
     memcpy(shape, out->shape, (size_t)out->ndim * sizeof(int64_t));
+    int64_t box = size, row = size;
+    for (int d = 0; d < out->ndim; d++) {
+        box *= inside[d];
+        row = strides[d] == size ? inside[d] * size : row;
+    }
+    /* Around a thick box of short rows, single elements would take longer than all of them together. */
+    if (row <= SHORT_ROW && 2 * box >= out->numel * size) {
+        TGC(tgc_fill)(out, element);
+        for (int d = 0; d < out->ndim; d++)
+            corner += low[d] * strides[d];
+        TGC(tgc_move_region)(out->ndim, inside, corner, strides, from, from_strides, size);
+        return;
+    }
     /* Before and after the box, dimension by dimension; the later ones lie within the earlier ones. */
     for (int d = 0; d < out->ndim; d++) {
         int64_t after = low[d] + inside[d];

@@ -10,6 +10,7 @@
 /* Rows shorter than this are copied column by column, where there are so many of them. */
 #define SHORT_ROW 8
 #define MANY_ROWS 32
+#define SHORT_BYTES 512
 /* Rows and columns of the tile through which a transposing conversion goes. */
 #define TILE_ROWS 32
 #define TILE_COLUMNS 64
@@ -204,6 +205,38 @@ static void do_row(const job *job, char *to, const char *from, int64_t n)
         TGC(tgc_move_row)(to, job->at.to[inner], from, job->at.from[inner], n, job->to_size);
 }
 
+/* A call for each short row would take longer than its bytes. */
+static inline __attribute__((always_inline)) void move_short(char *restrict to, const char *restrict from, int64_t bytes)
+{
+    if (bytes >= 32) {
+        for (int64_t i = 0; i + 32 < bytes; i += 32)
+            memcpy(to + i, from + i, 32);
+        memcpy(to + bytes - 32, from + bytes - 32, 32);
+    } else if (bytes >= 16) {
+        memcpy(to, from, 16);
+        memcpy(to + bytes - 16, from + bytes - 16, 16);
+    } else if (bytes >= 8) {
+        memcpy(to, from, 8);
+        memcpy(to + bytes - 8, from + bytes - 8, 8);
+    } else {
+        for (int64_t i = 0; i < bytes; i++)
+            to[i] = from[i];
+    }
+}
+
+/* Whole packed rows that are short, one after the other along the dimension before; returns how many. */
+static int64_t short_rows(const job *job, char *to, const char *from, int64_t index, int64_t elements)
+{
+    const layout *at = &job->at;
+    const int inner = at->ndim - 1;
+    const int64_t bytes = at->shape[inner] * job->to_size, to_step = at->to[inner - 1], from_step = at->from[inner - 1];
+    int64_t rows = at->shape[inner - 1] - index;
+    rows = rows < elements / at->shape[inner] ? rows : elements / at->shape[inner];
+    for (int64_t i = 0; i < rows; i++)
+        move_short(to + i * to_step, from + i * from_step, bytes);
+    return rows;
+}
+
 /* Elements [first, end) in the order of the layout. */
 static void do_rows(int64_t task, void *context)
 {
@@ -220,10 +253,22 @@ static void do_rows(int64_t task, void *context)
         to += index[d] * at->to[d];
         from += index[d] * at->from[d];
     }
+    const int is_short = inner > 0 && job->columns == 1 && !job->converts && at->to[inner] == job->to_size
+                         && at->from[inner] == job->to_size && at->shape[inner] * job->to_size <= SHORT_BYTES;
     while (first < end) {
-        int64_t n = at->shape[inner] - index[inner];
-        n = n < end - first ? n : end - first;
-        do_row(job, to, from, n);
+        int64_t n = at->shape[inner] - index[inner], rows = 0;
+        if (is_short && index[inner] == 0)
+            rows = short_rows(job, to, from, index[inner - 1], end - first);
+        if (rows > 0) {
+            /* The last of them is stepped from below. */
+            n = rows * at->shape[inner];
+            to += (rows - 1) * at->to[inner - 1];
+            from += (rows - 1) * at->from[inner - 1];
+            index[inner - 1] += rows - 1;
+        } else {
+            n = n < end - first ? n : end - first;
+            do_row(job, to, from, n);
+        }
         first += n;
         to -= index[inner] * at->to[inner];
         from -= index[inner] * at->from[inner];

@@ -7,6 +7,7 @@ from typing import Any
 from tangrad import ops
 from tangrad.ops.definition.define import composite, op, scan
 from tangrad.ops.pointwise.transcendental import log_of_sum
+from tangrad.tensor.memory import suggested_format
 
 REAL = "bool integral floating"
 
@@ -299,6 +300,7 @@ sort = op(
     strict_out_dtype=True,
     shape=lambda self: [self.shape, self.shape],
     dtype=lambda self: [self.dtype, "int64"],
+    memory_format=lambda self: suggested_format(self),
     check=lambda self: _check_ordered("sort", self),
     reference=_sort,
     vjp={"self": _selected_vjp},
