@@ -71,6 +71,9 @@ def test_gather_and_scatter(problem, dtype, index_dtype, expanded):
         yield x.clone().scatter_add_(dim, index, source)
         if dtype not in (tangrad.float16, tangrad.bfloat16):
             yield x.scatter(dim, index, source, reduce="multiply")
+        if not dtype.is_complex:
+            yield x.scatter_reduce(dim, index, source, "amax")
+            yield x.scatter_reduce(dim, index, source, "amin", include_self=False)
 
     for ours, theirs in zip(results("cpu"), results("reference"), strict=True):
         check(ours, theirs)
@@ -230,6 +233,17 @@ def test_no_memory_is_an_exception():
         finally:
             _kernels.fail_scratch_after(-1)
         assert x.tolist() == [0] * 5
+
+
+@pytest.mark.parametrize("dtype", [tangrad.float32, tangrad.float64], ids=str)
+def test_nan_is_the_extreme_of_a_place(dtype):
+    nan = float("nan")
+    x = tangrad.tensor([1.0, nan, 3.0, 4.0], dtype=dtype)
+    source = tangrad.tensor([nan, 9.0, 2.0, nan, 5.0], dtype=dtype)
+    for reduce, last in (("amax", 5.0), ("amin", 4.0)):
+        found = x.scatter_reduce(0, tangrad.tensor([0, 1, 2, 2, 3]), source, reduce)
+        assert found.isnan().tolist() == [True, True, True, False]
+        assert found[3] == last
 
 
 def test_gradient_of_embedding():

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tangrad
+from tangrad.plugin import find_op
 from tangrad_cpu import _kernels
 
 
@@ -57,6 +58,27 @@ def test_logcumsumexp_does_not_overflow() -> None:
     expected = np.logaddexp.accumulate(array, 1)
     result = tangrad.from_numpy(array).logcumsumexp(1).numpy()
     np.testing.assert_allclose(result, expected, rtol=1e-14)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.sampled_from([1, 2, 3, 7, 8, 9, 17, 64]), min_size=1, max_size=3),
+    st.sampled_from(["float32", "float64"]),
+    st.data(),
+)
+def test_recurrences_agree_with_the_reference(
+    shape: list[int], dtype: str, data: st.DataObject
+) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    order = data.draw(st.permutations(range(len(shape))))
+    arrays = [rng.uniform(-1, 1, shape).astype(dtype).transpose(order) for _ in range(2)]
+    dim = data.draw(st.integers(0, len(shape) - 1))
+    op = find_op("linear_recurrence")
+    backwards = tuple(range(len(shape)))[::-1]
+    ours = (tangrad.from_numpy(x.T.copy()).permute(backwards) for x in arrays)
+    found = op(*ours, dim)
+    expected = op.definition.reference(np, *arrays, dim)
+    np.testing.assert_array_equal(found.numpy(), expected)
 
 
 def test_nan_stays_the_extreme() -> None:

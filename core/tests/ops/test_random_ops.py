@@ -119,6 +119,18 @@ def test_multinomial_without_replacement_draws_nothing_twice() -> None:
     assert sorted(drawn.tolist()) == [0, 2, 3]
 
 
+def test_multinomial_with_replacement_compares_no_draw_with_every_weight() -> None:
+    weights = tangrad.tensor([[0.0, 2.0, 0.0, 1.0], [1.0, 1.0, 0.0, 0.0]])
+    tangrad.manual_seed(3)
+    drawn = tangrad.multinomial(weights, 500, replacement=True)
+    tangrad.manual_seed(3)
+    points = tangrad.rand(2, 500)
+    edges = (weights / weights.sum(1, keepdim=True)).cumsum(1)
+    assert drawn.equal((points.unsqueeze(2) >= edges.unsqueeze(1)).sum(2).clamp(max=3))
+    # A table of all comparisons would have 10^11 elements.
+    assert tangrad.multinomial(tangrad.ones(300_000), 300_000, replacement=True).max() < 300_000
+
+
 def test_multinomial_follows_its_weights() -> None:
     tangrad.manual_seed(0)
     drawn = tangrad.multinomial(tangrad.tensor([1.0, 3.0]), 4000, replacement=True)

@@ -59,6 +59,14 @@ static void write_piece(int64_t index, void *context)
 {
     const job *j = context;
     const int64_t numel = j->out->numel, stop = tgc_begin(numel, j->tasks, index + 1, BLOCK);
+    if (j->whole && j->out->dtype == TGC_INT64 && j->out->strides[0] == 1) {
+        const int64_t from = tgc_begin(numel, j->tasks, index, BLOCK);
+        uint64_t *restrict to = (uint64_t *)j->out->data + from;
+        uint64_t number = (uint64_t)from * (uint64_t)j->whole_step + (uint64_t)j->whole_start;
+        for (int64_t i = 0; i < stop - from; i++, number += (uint64_t)j->whole_step)
+            to[i] = number;
+        return;
+    }
     for (int64_t i = tgc_begin(numel, j->tasks, index, BLOCK); i < stop; i += BLOCK)
         write_block(j, i, stop - i < BLOCK ? stop - i : BLOCK);
 }

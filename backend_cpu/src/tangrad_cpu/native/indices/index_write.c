@@ -79,7 +79,25 @@ WRITER(mul_f64, double, a * b)
 WRITER(mul_c64, c64, c64_product(a, b))
 WRITER(mul_c128, c128, c128_product(a, b))
 
-enum { SET, ADD, MULTIPLY };
+/* NaN prevails. */
+#define GREATER(name, type) WRITER(name, type, (b > a) | (b != b) ? b : a)
+#define LESSER(name, type) WRITER(name, type, (b < a) | (b != b) ? b : a)
+GREATER(most_u1, uint8_t)
+GREATER(most_i1, int8_t)
+GREATER(most_i2, int16_t)
+GREATER(most_i4, int32_t)
+GREATER(most_i8, int64_t)
+GREATER(most_f32, float)
+GREATER(most_f64, double)
+LESSER(least_u1, uint8_t)
+LESSER(least_i1, int8_t)
+LESSER(least_i2, int16_t)
+LESSER(least_i4, int32_t)
+LESSER(least_i8, int64_t)
+LESSER(least_f32, float)
+LESSER(least_f64, double)
+
+enum { SET, ADD, MULTIPLY, GREATEST, LEAST };
 
 #define PAIR(name) {name##_elements, name##_row}
 
@@ -95,6 +113,14 @@ static const writer multipliers[TGC_DTYPES] = {
     [TGC_COMPLEX64] = PAIR(mul_c64), [TGC_COMPLEX128] = PAIR(mul_c128),
 };
 
+static const writer extremes[2][TGC_DTYPES] = {
+    {[TGC_UINT8] = PAIR(most_u1), [TGC_INT8] = PAIR(most_i1), [TGC_INT16] = PAIR(most_i2), [TGC_INT32] = PAIR(most_i4),
+     [TGC_INT64] = PAIR(most_i8), [TGC_FLOAT32] = PAIR(most_f32), [TGC_FLOAT64] = PAIR(most_f64)},
+    {[TGC_UINT8] = PAIR(least_u1), [TGC_INT8] = PAIR(least_i1), [TGC_INT16] = PAIR(least_i2),
+     [TGC_INT32] = PAIR(least_i4), [TGC_INT64] = PAIR(least_i8), [TGC_FLOAT32] = PAIR(least_f32),
+     [TGC_FLOAT64] = PAIR(least_f64)},
+};
+
 static const writer *writer_of(int how, int dtype)
 {
     static const writer set[] = {PAIR(set1), PAIR(set2), PAIR(set4), PAIR(set8), PAIR(set16)};
@@ -102,6 +128,8 @@ static const writer *writer_of(int how, int dtype)
         return &adders[dtype];
     if (how == MULTIPLY)
         return &multipliers[dtype];
+    if (how == GREATEST || how == LEAST)
+        return &extremes[how == LEAST][dtype];
     int size = tgc_itemsize[dtype];
     return &set[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : 4];
 }
@@ -337,6 +365,13 @@ static int scatter(const tg_call *call, void *context)
     return run(&write);
 }
 
+static int scatter_extreme(const tg_call *call, void *context)
+{
+    static const int how[2] = {LEAST, GREATEST};
+    (void)context;
+    return scatter(call, (void *)&how[call->args[4].value.i != 0]);
+}
+
 static int index_copy(const tg_call *call, void *context)
 {
     writing write = {.op = "index_copy",
@@ -492,6 +527,13 @@ const tgc_kernel TGC(tgc_table_index_write)[] = {
     TGC_OF_EVERY_DTYPE("scatter_value", TGC_CALL, scatter, &set),
     TGC_OF_EVERY_DTYPE("scatter_add", TGC_CALL, scatter, &add),
     TGC_OF_EVERY_DTYPE("scatter_multiply", TGC_CALL, scatter, &multiply),
+    {"scatter_extreme", "uint8", TGC_CALL, scatter_extreme, NULL},
+    {"scatter_extreme", "int8", TGC_CALL, scatter_extreme, NULL},
+    {"scatter_extreme", "int16", TGC_CALL, scatter_extreme, NULL},
+    {"scatter_extreme", "int32", TGC_CALL, scatter_extreme, NULL},
+    {"scatter_extreme", "int64", TGC_CALL, scatter_extreme, NULL},
+    {"scatter_extreme", "float32", TGC_CALL, scatter_extreme, NULL},
+    {"scatter_extreme", "float64", TGC_CALL, scatter_extreme, NULL},
     TGC_OF_EVERY_DTYPE("index_add", TGC_CALL, index_add, NULL),
     TGC_OF_EVERY_DTYPE("index_select_backward", TGC_CALL, index_select_backward, NULL),
     TGC_OF_EVERY_DTYPE("index_copy", TGC_CALL, index_copy, NULL),

@@ -1,4 +1,5 @@
 /* Layer normalization and its gradient: all that is known of a row in one visit. */
+#include "copies/copying.h"
 #include "half.h"
 #include "row_sum.h"
 #include "tgc.h"
@@ -197,9 +198,35 @@ static void *loaded(const tg_argument *argument, int64_t n, int wide, void *to)
     return to;
 }
 
+/* Rows whose elements lie apart are brought together all at once: each by itself would fetch the cache lines of
+ * others anew. Returns 0 where there is no memory. */
+static int together(tg_view *view, int64_t *strides, void **memory)
+{
+    const int last = view->ndim - 1;
+    int64_t from[TG_MAX_DIMS], to[TG_MAX_DIMS], item = tgc_itemsize[view->dtype], step = 1;
+    if (view->numel == 0 || view->shape[last] == 1 || view->strides[last] == 1)
+        return 1;
+    tgc_byte_strides(view, from);
+    for (int d = last; d >= 0; d--) {
+        strides[d] = step;
+        to[d] = step * item;
+        step *= view->shape[d];
+    }
+    *memory = tgc_scratch((size_t)(view->numel * item));
+    if (*memory == NULL)
+        return 0;
+    TGC(tgc_move_region)(view->ndim, view->shape, *memory, to, view->data, from, (int)item);
+    view->data = *memory;
+    view->strides = strides;
+    return 1;
+}
+
 static int run_forward(const tg_call *call, void *context)
 {
-    const tg_view *x = &call->args[0].value.tensors[0];
+    tg_view copy = call->args[0].value.tensors[0];
+    const tg_view *x = &copy;
+    int64_t strides[TG_MAX_DIMS];
+    void *memory = NULL;
     job j = {.mean = &call->outs[1], .rstd = &call->outs[2], .eps = call->args[4].value.f, .n = 1};
     (void)context;
     if (call->args[4].kind == TG_ARG_INT)
@@ -216,16 +243,19 @@ static int run_forward(const tg_call *call, void *context)
         return 0;
     }
     j.count = x->numel / j.n;
-    j.x = rows_of(x, inner, j.wide);
-    j.out = rows_of(&call->outs[0], inner, j.wide);
     size_t bytes = (size_t)(2 * j.n) * (j.wide ? 8 : 4);
     char *parameters = tgc_scratch(bytes);
-    if (parameters == NULL)
+    if (parameters == NULL || !together(&copy, strides, &memory)) {
+        tgc_scratch_free(parameters);
         return tgc_no_memory("native_layer_norm", bytes);
+    }
+    j.x = rows_of(x, inner, j.wide);
+    j.out = rows_of(&call->outs[0], inner, j.wide);
     j.weight = loaded(&call->args[2], j.n, j.wide, parameters);
     j.bias = loaded(&call->args[3], j.n, j.wide, parameters + bytes / 2);
     j.tasks = tgc_tasks(x->numel, GRAIN, j.count);
     tgc_parallel(j.tasks, norm_task, &j);
+    tgc_scratch_free(memory);
     tgc_scratch_free(parameters);
     return atomic_load(&j.failed) ? tgc_no_memory("native_layer_norm", bytes) : 0;
 }
@@ -243,7 +273,10 @@ static void write_sums(const tg_view *out, const job *j, int which)
 
 static int run_backward(const tg_call *call, void *context)
 {
-    const tg_view *g = &call->args[0].value.tensors[0], *x = &call->args[1].value.tensors[0];
+    tg_view copies[2] = {call->args[0].value.tensors[0], call->args[1].value.tensors[0]};
+    const tg_view *g = &copies[0], *x = &copies[1];
+    int64_t strides[2][TG_MAX_DIMS];
+    void *rows[2] = {NULL, NULL};
     job j = {.mean = &call->args[3].value.tensors[0], .rstd = &call->args[4].value.tensors[0], .n = 1};
     (void)context;
     int inner = call->args[2].count;
@@ -255,8 +288,14 @@ static int run_backward(const tg_call *call, void *context)
     j.tasks = j.count ? j.tasks : 0;
     size_t each = (size_t)j.n * sizeof(double), bytes = each * (size_t)(2 * j.tasks + 1);
     char *memory = tgc_scratch(bytes);
-    if (memory == NULL)
+    int found = memory != NULL;
+    for (int i = 0; i < 2 && found; i++)
+        found = together(&copies[i], strides[i], &rows[i]);
+    if (!found) {
+        tgc_scratch_free(rows[0]);
+        tgc_scratch_free(memory);
         return tgc_no_memory("native_layer_norm_backward", bytes);
+    }
     j.sums = (double *)(memory + each);
     j.weight = loaded(&call->args[5], j.n, j.wide, memory);
     j.x = rows_of(x, inner, j.wide);
@@ -265,6 +304,8 @@ static int run_backward(const tg_call *call, void *context)
     tgc_parallel(j.tasks, norm_task, &j);
     write_sums(&call->outs[1], &j, 0);
     write_sums(&call->outs[2], &j, 1);
+    for (int i = 0; i < 2; i++)
+        tgc_scratch_free(rows[i]);
     tgc_scratch_free(memory);
     return atomic_load(&j.failed) ? tgc_no_memory("native_layer_norm_backward", bytes) : 0;
 }

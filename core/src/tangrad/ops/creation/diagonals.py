@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from functools import lru_cache
 from typing import Any
 
 import tangrad
@@ -66,9 +67,18 @@ def _triangle(
 
 # Up to here rows are put together faster one by one than by a mask of the whole matrix.
 _FEW = 512
+# Elements of a matrix whose places are worth keeping: programs ask for the same ones at each step.
+_KEPT = 1 << 14
 
 
 def _listed_triangle(row: int, col: int, offset: int, device: Any, lower: bool) -> Any:
+    listed = _triangle_places if row * col <= _KEPT else _triangle_places.__wrapped__
+    places = listed(row, col, offset, lower)
+    return index_vector(places, device).reshape((2, len(places) // 2))
+
+
+@lru_cache(maxsize=16)
+def _triangle_places(row: int, col: int, offset: int, lower: bool) -> array[int]:
     line = array("q", range(col))
     rows, columns = array("q"), array("q")
     for i in range(row):
@@ -76,7 +86,7 @@ def _listed_triangle(row: int, col: int, offset: int, device: Any, lower: bool) 
         found = line[:edge] if lower else line[edge:]
         columns += found
         rows += array("q", (i,)) * len(found)
-    return index_vector(rows + columns, device).reshape((2, len(rows)))
+    return rows + columns
 
 
 def _below(row: int, col: int, offset: int) -> int:

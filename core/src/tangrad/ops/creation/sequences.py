@@ -139,6 +139,9 @@ def _given(vector: Any, requires_grad: bool, out: Any) -> Any:
     return out if _is_row(out) else out.copy_(vector.reshape(out.shape))
 
 
+_FAR = 2**62
+
+
 def _arange(
     start: Any,
     end: Any,
@@ -150,6 +153,11 @@ def _arange(
     out: Any,
 ) -> Any:
     require_strided(layout)
+    usual = type(start) is type(end) is type(step) is int and dtype is out is None
+    if usual and step == 1 and -_FAR < start <= end < _FAR:
+        # Nothing is rounded, and nothing overflows.
+        vector = tangrad.empty((end - start,), dtype=tangrad.int64, device=device)
+        return _given(_sequence(vector, start, 1), requires_grad, None)
     start, end, step = _number(start), _number(end), _number(step)
     whole = _whole(start, end, step)
     _check_range(start, end, step, whole)

@@ -136,6 +136,10 @@ def combinations(self: Any, r: int, with_replacement: bool) -> Any:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
         return self.new_empty((0,))
+    if r == 2:
+        n = self.shape[0]
+        first, second = tangrad.triu_indices(n, n, int(not with_replacement), device=self.device)
+        return tangrad.stack((self.index_select(0, first), self.index_select(0, second)), 1)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     places = [i for row in choose(range(self.shape[0]), r) for i in row]
     index = tangrad.tensor(places, dtype=tangrad.int64, device=self.device)

@@ -385,8 +385,8 @@ def multinomial(input: Any, num_samples: int, replacement: bool, generator: Any)
         return race.topk(num_samples, -1)[1]
     if engine is not None:
         return random_sequential.multinomial_places(weights, num_samples, engine)
-    edges = (weights / weights.sum(-1, keepdim=True)).cumsum(-1).unsqueeze(-2)
-    shape = (*tuple(input.shape)[:-1], num_samples, 1)
+    edges = (weights / weights.sum(-1, keepdim=True)).cumsum(-1)
+    shape = (*tuple(input.shape)[:-1], num_samples)
     points = tangrad.empty(shape, dtype=edges.dtype, device=edges.device)
-    places = (points.uniform_(generator=generator) >= edges).sum(-1)
+    places = tangrad.searchsorted(edges, points.uniform_(generator=generator), right=True)
     return places.clamp(max=input.shape[-1] - 1)
