@@ -91,6 +91,17 @@ def vectorised_torch():
         pytest.skip("PyTorch rounds otherwise where it computes without vectors")
 
 
+@pytest.fixture
+def mt19937():
+    """Draw what PyTorch draws, if the package of that engine is there."""
+    pytest.importorskip("tangrad_mersenne", reason="the engine is a package of its own")
+    import tangrad
+
+    tangrad.random.set_engine("mt19937")
+    yield
+    tangrad.random.set_engine("philox")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what is marked `slow`, unless all tests are asked for."""
     if FULL:

@@ -48,24 +48,17 @@ if sys.platform == "linux":
     LINK_FLAGS += ["-Wl,--strip-all", "-Wl,-z,noseparate-code"]
 
 
-def extension(
-    name: str, *sources: str, optimize: str = "-O2", flags: tuple[str, ...] = ()
-) -> Extension:
+def extension(name: str, *sources: str, optimize: str = "-O2") -> Extension:
     """Describe one extension module, rebuilt when anything it includes has changed."""
     included = [path for pattern in ("*.pxi", "*.h", "*.pxd") for path in PACKAGE.rglob(pattern)]
     return Extension(
         name,
         list(sources),
-        include_dirs=[
-            str(PACKAGE),
-            str(PACKAGE / "native"),
-            str(PACKAGE / "serialization"),
-            str(PACKAGE / "random"),
-        ],
+        include_dirs=[str(PACKAGE), str(PACKAGE / "native"), str(PACKAGE / "serialization")],
         depends=sorted(str(path) for path in included),
         define_macros=[("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")] if COVERAGE else [],
         libraries=["m"],
-        extra_compile_args=[optimize, *flags, *COMPILE_FLAGS],
+        extra_compile_args=[optimize, *COMPILE_FLAGS],
         extra_link_args=LINK_FLAGS,
     )
 
@@ -118,14 +111,6 @@ setup(
                 f"{PACKAGE}/serialization/_checksum.pyx",
                 f"{PACKAGE}/serialization/crc32.c",
                 optimize="-Os",  # its loop is of intrinsics: as fast, and smaller by a tenth
-            ),
-            extension(
-                "tangrad.random._twister",
-                f"{PACKAGE}/random/_twister.pyx",
-                f"{PACKAGE}/random/twister.c",
-                optimize="-O3",
-                # Neither changes a number; with them roots and choices are vectors, too.
-                flags=("-fno-math-errno", "-fno-trapping-math"),
             ),
         ],
         include_path=["src", str(PACKAGE)],

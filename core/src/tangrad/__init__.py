@@ -291,3 +291,6 @@ _C.set_resolver(_resolve)
 _C.set_op_source(_find_op)
 _C.set_teller_of_tensors(_tell_of_tensors)
 del tensor  # the submodule; the name is the function
+if __import__("os").environ.get("TANGRAD_RNG"):
+    __import__("tangrad.random.generator")
+    _sys.modules["tangrad.random.generator"].use_engine_of_environment()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -39,19 +40,30 @@ def printed(program, **settings):
     return done.stdout.strip()
 
 
+ENGINES = [
+    "philox",
+    pytest.param(
+        "mt19937",
+        marks=pytest.mark.skipif(
+            not importlib.util.find_spec("tangrad_mersenne"), reason="a package of its own"
+        ),
+    ),
+]
+
+
 def drawn(**settings):
     """Return what a run draws of each kind, by its name."""
     lines = printed("\n".join(f"print(repr(str({draw})))" for draw in DRAWS.values()), **settings)
     return dict(zip(DRAWS, lines.splitlines(), strict=True))
 
 
-@pytest.mark.parametrize("engine", ["philox", "mt19937"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_two_runs_draw_nothing_alike(engine):
     first, second = (drawn(TANGRAD_RNG=engine) for _ in range(2))
     assert [kind for kind in DRAWS if first[kind] == second[kind]] == []
 
 
-@pytest.mark.parametrize("engine", ["philox", "mt19937"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_seed_in_the_environment_repeats_a_run(engine):
     first, second = (drawn(TANGRAD_RNG=engine, TANGRAD_SEED="-5") for _ in range(2))
     assert first == second

@@ -34,6 +34,7 @@ GROUPS = (
     "tangrad.compilers",
     "tangrad.collectives",
     "tangrad.exporters",
+    "tangrad.random_engines",
     HOOKS,
 )
 # The others may be needed for the first tensor, or to compile, which would take as long again,

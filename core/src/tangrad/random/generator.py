@@ -1,7 +1,7 @@
 """Generators, one default per device.
 
-A generator is the (seed, offset) of a Philox stream, or holds a Mersenne Twister where that engine
-was chosen: `set_engine`, or `TANGRAD_RNG` in the environment. The default generators start from
+A generator is the (seed, offset) of a Philox stream, or holds an engine of a package where that was
+chosen: `set_engine`, or `TANGRAD_RNG` in the environment. The default generators start from
 unforeseeable seeds, or from `TANGRAD_SEED`.
 """
 
@@ -32,16 +32,48 @@ __all__ = [
 _STATE_BYTES = 16
 # That of a new `torch.Generator`.
 _FIRST_SEED = 67280421310721
-_ENGINES = ("philox", "mt19937")
+_PHILOX = "philox"
+# Each engine is a class of a seed; its `name` is that of its entry point.
+_GROUP = "tangrad.random_engines"
+_engine = _PHILOX
 
 
-def _known_engine(name: str, where: str) -> str:
-    if name not in _ENGINES:
-        raise ValueError(f"{where}: unknown engine {name!r}; choose one of {', '.join(_ENGINES)}")
-    return name
+def _engine_class(name: str, where: str) -> Any:
+    """Return the class of an engine, None for Philox, which ops themselves compute.
+
+    Raises:
+        ValueError: no package that is installed has it.
+    """
+    if name == _PHILOX:
+        return None
+    from tangrad.discovery import discovery
+
+    try:
+        return discovery.load_by_name(_GROUP, name)
+    except LookupError:
+        known = ", ".join([_PHILOX, *discovery.names(_GROUP)])
+        raise ValueError(
+            f"{where}: unknown engine {name!r}; choose one of {known}, or install a package that "
+            "has it"
+        ) from None
 
 
-_engine = _known_engine(os.environ.get("TANGRAD_RNG", "") or "philox", "TANGRAD_RNG")
+def _engine_of_state(size: int) -> str:
+    """Return the name of the engine whose states have so many bytes.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    if size == _STATE_BYTES:
+        return _PHILOX
+    from tangrad.discovery import discovery
+
+    for name in discovery.names(_GROUP):
+        if discovery.load_by_name(_GROUP, name).state_bytes == size:
+            return str(name)
+    raise RuntimeError(
+        f"RNG state is wrong size: no random engine that is installed has states of {size} bytes"
+    )
 
 
 def _as_device(device: Any) -> Any:
@@ -126,18 +158,14 @@ class Generator(_C.Stream):
     def _use(self, engine: str) -> None:
         """Start the stream of the seed anew by an engine."""
         seed = self.initial_seed()
-        if engine == "philox":
-            self.sequential = None
-        else:
-            from tangrad.random.mersenne import MersenneTwister
-
-            self.sequential = MersenneTwister(seed)
+        made = _engine_class(engine, "Generator")
+        self.sequential = None if made is None else made(seed)
         self.place(seed, 0)
 
     @property
     def engine(self) -> str:
-        """The engine's name: "philox" or "mt19937"."""
-        return "philox" if self.sequential is None else "mt19937"
+        """The engine's name, such as "philox"."""
+        return _PHILOX if self.sequential is None else str(self.sequential.name)
 
     def advance(self, counters: int) -> tuple[int, int]:
         """Reserve counters of the stream.
@@ -159,7 +187,8 @@ class Generator(_C.Stream):
     def _require_counters(self, what: str) -> None:
         if self.sequential is not None:
             raise NotImplementedError(
-                f"{what}: an mt19937 generator has no counters; use random.set_engine('philox')"
+                f"{what}: an {self.engine} generator has no counters; "
+                "use random.set_engine('philox')"
             )
 
     def manual_seed(self, seed: int) -> Generator:
@@ -207,8 +236,7 @@ class Generator(_C.Stream):
     def get_state(self) -> Any:
         """Return the state, a uint8 tensor.
 
-        It has 16 bytes, seed and offset in little endian; of mt19937 5056, laid out as PyTorch's
-        CPU generator has them.
+        It has 16 bytes, seed and offset in little endian; of another engine, what that says.
         """
         return _as_tensor(self._state())
 
@@ -234,10 +262,9 @@ class Generator(_C.Stream):
             return b"".join(part.to_bytes(8, "little") for part in self.standing())
 
     def _set_bytes(self, state: bytes) -> None:
-        engine = "philox" if len(state) == _STATE_BYTES else "mt19937"
-        if engine != self.engine:
-            self._use(engine)
-        if engine == "mt19937":
+        if len(state) != len(self._state()):
+            self._use(_engine_of_state(len(state)))
+        if self.sequential is not None:
             with self._lock:
                 self.sequential.set_state(state)
                 self.place(self.sequential.initial_seed, 0)
@@ -255,7 +282,7 @@ class Generator(_C.Stream):
 
     def __repr__(self) -> str:
         seed, offset = self.standing()
-        place = f"offset={offset}" if self.sequential is None else "engine=mt19937"
+        place = f"offset={offset}" if self.sequential is None else f"engine={self.engine}"
         return f"<tangrad.Generator device={self._device} seed={seed} {place}>"
 
 
@@ -316,14 +343,30 @@ def set_engine(name: str) -> None:
 
     Args:
         name: "philox" (default) is counter-based: the same numbers on every device, fast.
-            "mt19937" draws what PyTorch's CPU draws from the same seed, bit for bit, on whatever
-            device; numbers are made one after the other on the host, which is slow.
+            Others come with packages: "mt19937" draws what PyTorch's CPU draws from the same seed,
+            bit for bit, one number after the other on the host, whatever the device is.
 
     Raises:
         ValueError: there is no such engine.
     """
+    _start_with(name, "set_engine")
+
+
+def use_engine_of_environment() -> None:
+    """Choose the engine that `TANGRAD_RNG` asks for, once packages can be found.
+
+    Raises:
+        ValueError: there is no such engine.
+    """
+    name = os.environ.get("TANGRAD_RNG", "")
+    if name not in ("", _PHILOX):
+        _start_with(name, "TANGRAD_RNG")
+
+
+def _start_with(name: str, where: str) -> None:
     global _engine
-    _engine = _known_engine(name, "set_engine")
+    _engine_class(name, where)
+    _engine = name
     with _defaults_lock:
         for generator in _defaults.values():
             generator._use(name)

@@ -1,6 +1,6 @@
 """Random ops by a sequential engine: numbers are made on the host and copied.
 
-Each function has an op's parameters; `generator` is the engine (`tangrad.random.mersenne`). A
+Each function has an op's parameters; `generator` is the engine, of a package. A
 tensor is filled in the order of its memory, as PyTorch's CPU fills it.
 """
 

@@ -8,7 +8,6 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tangrad
-from tangrad.random.multiply_add import multiply_add
 
 pytestmark = pytest.mark.usefixtures("vectorised_torch")
 
@@ -288,22 +286,6 @@ def test_any_order_of_draws(draws: list[tuple[str, int, str]], seed: int) -> Non
         ours = getattr(tangrad, name)(n, dtype=getattr(tangrad, dtype))
         assert bits(ours) == bits(getattr(torch, name)(n, dtype=getattr(torch, dtype)))
     assert tangrad.get_rng_state().tolist() == torch.get_rng_state().tolist()
-
-
-@given(
-    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20),
-    st.floats(-1e3, 1e3),
-    st.floats(-1e3, 1e3),
-)
-def test_a_product_and_a_sum_in_float64_are_rounded_once(
-    values: list[float], factor: float, addend: float
-) -> None:
-    made = multiply_add(np.array(values), factor, addend)
-    for value, got in zip(values, made.tolist(), strict=True):
-        if math.isinf(value * factor):
-            assert math.isinf(got)
-        else:
-            assert got == float(Fraction(value) * Fraction(factor) + Fraction(addend))
 
 
 def probabilities(t: Any, dtype: str) -> Any:

@@ -14,20 +14,19 @@ import struct
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from tangrad.random._twister import Twister
+from tangrad_mersenne._twister import Twister
 
 if TYPE_CHECKING:
     import numpy
 
     Array = numpy.ndarray[Any, Any]
 
-__all__ = ["STATE_BYTES", "MersenneTwister"]
+__all__ = ["MersenneTwister"]
 
 _WORDS = 624
 # Seed, words left, seeded, next word, the words, three doubles and a flag of an older format (of
 # which one holds a normal number kept for the next call), and the same as a float.
 _LAYOUT = struct.Struct(f"<QiiQ{_WORDS}Q3di4xf?3x")
-STATE_BYTES = _LAYOUT.size
 # From this many possible values on, an integer takes two words.
 _WIDE_RANGE = 2**28
 # From this many elements on, a contiguous tensor takes its normal numbers in blocks.
@@ -41,7 +40,14 @@ class MersenneTwister:
 
     Args:
         seed: of which the low 32 bits are used.
+
+    Attributes:
+        name: of the engine.
+        state_bytes: the size of its states, by which they are told from those of other engines.
     """
+
+    name = "mt19937"
+    state_bytes = _LAYOUT.size
 
     def __init__(self, seed: int) -> None:
         self._twister: Any = Twister(seed & 0xFFFFFFFF)
