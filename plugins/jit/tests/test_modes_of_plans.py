@@ -156,3 +156,48 @@ def test_calls_are_checked_under_a_default_device():
         with tangrad.device("meta"):
             assert fast(tangrad.zeros(3, device="cpu")).tolist() == [1.0] * 3
     assert fast.compiled.executables
+
+
+def differentiated(x):
+    """Return a derivative that the function takes itself."""
+    v = x.detach().requires_grad_()
+    (v * v).sin().sum().backward()
+    return v.grad * 1
+
+
+@pytest.mark.parametrize("first", ["hooks", "calls"])
+def test_hooks_of_saved_tensors_see_those_of_each_op(first):
+    seen = []
+
+    def packed(call):
+        seen.clear()
+        hooks = tangrad.autograd.graph.saved_tensors_hooks(
+            lambda t: seen.append(t) or t * 2, lambda t: t
+        )
+        with hooks:
+            made = call(tangrad.ones(3))
+        return made.tolist(), len(seen)
+
+    fast = compiled(differentiated)
+    wanted = packed(differentiated)
+    if first == "hooks":
+        assert packed(fast) == wanted
+    for _ in range(3):
+        assert fast(tangrad.ones(3)).equal(differentiated(tangrad.ones(3)))
+    assert packed(fast) == wanted
+    assert fast(tangrad.ones(3)).equal(differentiated(tangrad.ones(3)))
+    assert fast.compiled.executables
+
+
+def test_anomaly_mode_finds_nan_in_a_backward_that_the_function_runs():
+    def of_zero(x):
+        v = x.detach().requires_grad_()
+        (v.sqrt() * 0).sum().backward()
+        return v.grad
+
+    fast = compiled(of_zero)
+    for _ in range(3):
+        assert fast(tangrad.zeros(2)).isnan().all()
+    assert fast.compiled.executables
+    with tangrad.autograd.detect_anomaly(), pytest.raises(RuntimeError, match="nan"):
+        fast(tangrad.zeros(2))

@@ -64,3 +64,18 @@ def test_a_generator_that_is_set_back_or_made_in_a_call_draws_as_in_eager(functi
     fast = tangrad.compile(function, options={"measure": False})
     assert drawn(fast) == drawn(function)
     assert bool(fast.compiled.executables) == graphs
+
+
+def test_a_checked_call_draws_of_every_generator_once():
+    def function(x):
+        return x + tangrad.rand(2, generator=_OWN) + tangrad.rand(2)
+
+    def drawn(call):
+        tangrad.manual_seed(3)
+        _OWN.manual_seed(4)
+        return [call(tangrad.zeros(2)).tolist() for _ in range(5)]
+
+    fast = tangrad.compile(function, options={"measure": False, "check": 1.0})
+    assert drawn(fast) == drawn(function)
+    assert fast.compiled.executables
+    assert not fast.compiled.off

@@ -58,6 +58,11 @@ _saved_hooks = _thread_local()
 cdef int saved_hooks_everywhere = 0     # pairs installed in all threads together: 0 costs one load
 
 
+def is_backward_watched():
+    """Return whether each op's backward is looked at: in anomaly mode, or by this thread's hooks of saved tensors."""
+    return anomaly_mode or (saved_hooks_everywhere != 0 and bool(getattr(_saved_hooks, "stack", None)))
+
+
 def push_saved_tensor_hooks(pack, unpack):
     """Let `pack(tensor)` make what this thread's nodes save, and `unpack` the tensor again."""
     global saved_hooks_everywhere

@@ -12,7 +12,7 @@ _PLACES = {
     "op": {
         "_C": (
             "Op bind_arguments call_recorded call_unrecorded constant dispatch dtype_by_name "
-            "get_intercept is_intercepted level_of register_dtype "
+            "get_intercept is_backward_watched is_intercepted level_of register_dtype "
             "set_recording=_set_grad_enabled"
         ),
         "devices.kernels": "reference_kernel",

@@ -159,7 +159,7 @@ class Recorder:
         return held and value not in self._written
 
     def is_written_uncounted(self, value: Value) -> bool:
-        """Return whether what a value shows was given and written, but not as its version."""
+        """Return whether what a value shows was given and written, but not as a version."""
         given = any(e.value is value.root and not e.counted for e in self.graph.inputs)
         return given and value.root in self._written
 

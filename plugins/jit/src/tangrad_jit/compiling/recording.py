@@ -76,6 +76,7 @@ class Recording:
         histories: per node of the forward graph, of its results whether they had a history.
         only_once: why the results cannot be differentiated twice from outside, or "".
         wants_all: whether backward cannot do without the gradient of a result.
+        generators: of which the graph draws.
     """
 
     def __init__(self, graph: Graph, sizes: SymbolicSizes | None = None) -> None:
@@ -100,6 +101,7 @@ class Recording:
         self.histories: list[tuple[bool, ...]] = []
         self.only_once = ""
         self.wants_all = False
+        self.generators: list[Any] = []
 
 
 def record(
@@ -561,7 +563,8 @@ class _Session:
         fresh = [item for key, item in after._seen.items() if key not in known]
         if any(not isinstance(item, (type, *_PLAIN)) for item in fresh if not callable(item)):
             raise Unsettled("the run reads objects that were found only while it ran")
-        guards = [*after.guards, *_engines(recording.graph, after)]
+        recording.generators = _generators(recording.graph, after)
+        guards = [*after.guards, *map(_engine, recording.generators)]
         watched = {id(t) for t, _ in recording.gradients}
         watched |= {id(i.tensor) for i in recording.graph.inputs if i.kind == "gradient"}
         # What a run does about gradients may be nothing because of what it found.
@@ -587,24 +590,29 @@ class _Session:
         recording.guards = Guards(guards)
 
 
-def _engines(graph: Graph, found: GuardedState) -> list[SlotGuard]:
-    """Return guards of the engines that a graph draws from: it knows none that is sequential.
+def _generators(graph: Graph, found: GuardedState) -> list[Any]:
+    """Return the generators of which a graph draws.
 
     Raises:
-        CaptureError: a generator is the run's own; in the next call it would be another.
+        CaptureError: one is the run's own; in the next call it would be another.
     """
-    guards: dict[int, SlotGuard] = {}
+    made: dict[int, Any] = {}
     for node in graph.nodes:
         if node.form != DRAW:
             continue
         args = map_values(lambda value: value.example, node.args)
         generator = node.op.definition.generator_of(args)
-        name = f"the engine of a generator of {generator.device_type}"
-        guards[id(generator)] = SlotGuard(name, generator, "sequential")
+        made[id(generator)] = generator
         default = tangrad.random.get_default_generator(generator.device)
         if generator is not default and not found.has(generator):
             raise CaptureError("numbers are drawn from a generator that the run made", node.line)
-    return list(guards.values())
+    return list(made.values())
+
+
+def _engine(generator: Any) -> SlotGuard:
+    """Return a guard of a generator's engine: a graph knows none that is sequential."""
+    name = f"the engine of a generator of {generator.device_type}"
+    return SlotGuard(name, generator, "sequential")
 
 
 def _with_gradient(path: str, tensor: Any, before: Any) -> GradientGuard:

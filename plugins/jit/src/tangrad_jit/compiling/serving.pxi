@@ -1,7 +1,7 @@
 # A call that a graph serves, from the choice among the recordings to the result: the usual case, without Python.
 from tangrad import are_deterministic_algorithms_enabled, get_default_device, get_default_dtype, is_grad_enabled, \
     is_inference_mode_enabled
-from tangrad.plugin import is_intercepted
+from tangrad.plugin import is_backward_watched, is_intercepted
 from tangrad_jit.compiling import stance
 
 cdef dict STANCE = stance.__dict__
@@ -110,7 +110,7 @@ cdef class Choosing:
         cdef Serving executable
         cdef Py_ssize_t k
         cdef list given, executables = self.executables
-        if self.off or is_intercepted():
+        if self.off or is_intercepted() or is_backward_watched():
             return self._as_it_is(args, kwargs)
         if PyDict_GetItem(STANCE, "current") != <PyObject*>USUAL_STANCE and stance.current == "force_eager":
             return self.function(*args, **kwargs)

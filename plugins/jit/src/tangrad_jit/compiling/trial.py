@@ -75,9 +75,11 @@ class Trial:
             copied(item) if k in executable._written else item for k, item in enumerate(inputs)
         ]
         state = tangrad.get_rng_state()
+        states = [(g, g.get_state()) for g in executable.recording.generators]
         given = [copied(item) for item in copies]
         outs = executable._run_forward(copies)
-        tangrad.set_rng_state(state)
+        for generator, before in states:
+            generator.set_state(before)
         result = function(*args, **kwargs)
         after = tangrad.get_rng_state()
         wanted = list(_pytree.tree_flatten(result)[0])
