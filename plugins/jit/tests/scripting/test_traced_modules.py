@@ -164,3 +164,79 @@ def test_a_module_that_is_one_op_is_traced_by_itself(name, with_state):
     for found, value in zip(flat(theirs(*other(args))), wanted, strict=True):
         assert torch.allclose(found, other(value), atol=1e-6)
     assert "is None" not in traced.code
+
+
+class Block(tangrad.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = tangrad.nn.Linear(3, 3), tangrad.nn.BatchNorm1d(3)
+
+    def forward(self, x):
+        y = self.norm(self.linear(x))
+        return tangrad.relu(y), y
+
+
+class Blocks(tangrad.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+        self.steps = tangrad.nn.Sequential(tangrad.nn.Linear(3, 3), tangrad.nn.Tanh())
+        self.steps.append(tangrad.nn.Identity())
+        self.rnn, self.tied = tangrad.nn.LSTM(3, 3), tangrad.nn.Linear(3, 3)
+        self.tied.weight = self.block.linear.weight
+
+    def forward(self, x):
+        a, y = self.block(x)
+        b = self.steps(a) + self.steps(y) * self.block.linear.weight.sum()
+        return self.tied(self.rnn(b[None])[0]) + x.shape[0]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_modules_inside_have_methods_of_their_own():
+    tangrad.manual_seed(0)
+    model, x = Blocks().eval(), tangrad.rand(2, 3)
+    traced = tangrad.jit.trace(model, x)
+    assert "(self.block).forward(x)" in traced.code
+    assert "(self.steps).forward1(" in traced.code
+    assert traced.graph.findNode("aten::tanh") is None
+    assert traced.inlined_graph.findNode("aten::tanh") is not None
+    file = io.BytesIO()
+    traced.save(file)
+    more = tangrad.rand(5, 3)
+    for one in (traced, tangrad.jit.load(io.BytesIO(file.getvalue()))):
+        assert tangrad.allclose(one(more), model(more))
+        assert tangrad.allclose(one.steps(more), model.steps(more))
+        assert all(map(tangrad.allclose, one.block(more), model.block(more)))
+        assert tangrad.allclose(one.block.linear(more), model.block.linear(more))
+    theirs = torch.jit.load(io.BytesIO(file.getvalue()))
+    assert torch.allclose(theirs(other(more)), other(model(more)), atol=1e-6)
+    assert torch.allclose(theirs.steps(other(more)), other(model.steps(more)), atol=1e-6)
+    assert torch.allclose(theirs.block(other(more))[1], other(model.block(more)[1]), atol=1e-6)
+
+
+class Aside(tangrad.nn.Module):
+    def __init__(self, held):
+        super().__init__()
+        self.held = [held]
+
+    def forward(self, x):
+        x.add_(1)
+        return self.held[0](x)
+
+
+def test_a_module_that_calls_one_outside_of_it_is_written_out():
+    class Pair(tangrad.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = tangrad.nn.Linear(2, 2)
+            self.aside = Aside(self.inner)
+
+        def forward(self, x):
+            return self.aside(x * 2) + self.inner(x)
+
+    model, x = Pair().eval(), tangrad.rand(2, 2)
+    traced = tangrad.jit.trace(model, x)
+    again = tangrad.jit.load(io.BytesIO(traced.save_to_buffer()))
+    more = tangrad.rand(3, 2)
+    assert tangrad.allclose(traced(more), model(more))
+    assert tangrad.allclose(again(more), model(more))

@@ -29,9 +29,13 @@ def fold(unit: Unit, numerics: bool) -> None:
         numerics: also fold batch norms into the layers before them, which moves the last bits.
     """
     body = unit.body
-    _fold_tensors(body, unit.world, Writes(body))
+    _simplify(body, unit.world)
     if numerics and fold_norms(body):
-        _fold_tensors(body, unit.world, Writes(body))
+        _simplify(body, unit.world)
+
+
+def _simplify(body: list[tree.Node], world: Any) -> None:
+    _fold_tensors(body, world, Writes(body))
     while _sweep(body, _reads(body)):
         pass
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import tangrad
 from tangrad import nn
@@ -15,7 +15,7 @@ from tangrad_jit.scripting.tree import nodes as tree
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.kinds import ModuleType, Type
 
-__all__ = ["FrozenPlaces", "FrozenUnit"]
+__all__ = ["FrozenPlaces", "FrozenUnit", "Places"]
 
 
 _NOWHERE = Place(Source("", 1, [""]), 0, 0, 0, 0)
@@ -48,6 +48,31 @@ class FrozenUnit(ModuleUnit):
     def method(self, name: str) -> Any:
         """Return a method, or None."""
         return self._methods.get(name)
+
+
+class Places(Protocol):
+    """Where modules stand in the one that gets the methods: see `FrozenPlaces`."""
+
+    root_type: ModuleType
+    reserved: set[str]
+
+    def path(self, module: Any) -> tuple[str, ...]:
+        """Return the names that lead to a module."""
+
+    def value(self, module: Any, name: str) -> Any:
+        """Return what a module has under a name."""
+
+    def is_whole(self, module: Any) -> bool:
+        """Return whether a module stays as it is."""
+
+    def is_kept(self, module: Any, name: str) -> bool:
+        """Return whether an attribute stays one."""
+
+    def owner(self, module: Any, name: str, kind: Type, place: Place) -> tree.Expr:
+        """Return the module that has an attribute, which stays one."""
+
+    def whole(self, module: Any, kind: Type, place: Place) -> tree.Expr:
+        """Return a module that stays as it is."""
 
 
 class FrozenPlaces:

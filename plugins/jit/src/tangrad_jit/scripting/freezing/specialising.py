@@ -9,16 +9,17 @@ read where it is: `kept` says which attributes these are.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from tangrad import nn
 from tangrad_jit.scripting.check.functions import Parameter, Unit
 from tangrad_jit.scripting.freezing.constants import evaluated, is_constant, literal, rebuilt
 from tangrad_jit.scripting.freezing.library import is_of_library, library_forward
+from tangrad_jit.scripting.freezing.places import Places
 from tangrad_jit.scripting.source.places import Place
 from tangrad_jit.scripting.tree import nodes as tree
 from tangrad_jit.scripting.types import kinds
-from tangrad_jit.scripting.types.kinds import InterfaceType, ModuleType, Type
+from tangrad_jit.scripting.types.kinds import InterfaceType, ModuleType
 
 __all__ = ["Specialiser", "UnfreezableError"]
 
@@ -31,31 +32,6 @@ _DROPPING = """
 
 class UnfreezableError(Exception):
     """A program whose modules are not known before it runs."""
-
-
-class Places(Protocol):
-    """Where modules stand in the one that gets the methods: see `FrozenPlaces`."""
-
-    root_type: ModuleType
-    reserved: set[str]
-
-    def path(self, module: Any) -> tuple[str, ...]:
-        """Return the names that lead to a module."""
-
-    def value(self, module: Any, name: str) -> Any:
-        """Return what a module has under a name."""
-
-    def is_whole(self, module: Any) -> bool:
-        """Return whether a module stays as it is."""
-
-    def is_kept(self, module: Any, name: str) -> bool:
-        """Return whether an attribute stays one."""
-
-    def owner(self, module: Any, name: str, kind: Type, place: Place) -> tree.Expr:
-        """Return the module that has an attribute, which stays one."""
-
-    def whole(self, module: Any, kind: Type, place: Place) -> tree.Expr:
-        """Return a module that stays as it is."""
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from tangrad_jit.scripting.objects.known import WORLD
 from tangrad_jit.scripting.objects.module import ScriptedModule, scripted_module
 from tangrad_jit.scripting.recording.calls import plain
 from tangrad_jit.scripting.recording.following import following
+from tangrad_jit.scripting.recording.module_calls import module_calls
 from tangrad_jit.scripting.recording.recorder import Recording, is_whole
 from tangrad_jit.scripting.recording.traced import TracedFunction, TracedScript
 from tangrad_jit.scripting.recording.unit import RecordedModule, RecordedUnit
@@ -132,7 +133,7 @@ class Method:
                 recording.argument(value, Local(place, held, key))
         except ScriptError as error:
             recording.fail(error)
-        with recording, following(recording), recording.whole_modules():
+        with recording, following(recording), recording.whole_modules(), module_calls(recording):
             result = self.call(*args, **kwargs)
         self.kept = recording.kept
         self.follows_sizes = not recording.reads_sizes

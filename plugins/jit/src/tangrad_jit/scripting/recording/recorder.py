@@ -36,7 +36,8 @@ from tangrad_jit.scripting.recording.calls import (
 from tangrad_jit.scripting.recording.dead_code import without_dead
 from tangrad_jit.scripting.recording.following import following
 from tangrad_jit.scripting.recording.sizes import TracedInt
-from tangrad_jit.scripting.recording.unit import RecordedUnit
+from tangrad_jit.scripting.recording.splitting import Mark, split
+from tangrad_jit.scripting.recording.unit import RecordedModule, RecordedUnit
 from tangrad_jit.scripting.source.places import Place, ScriptError, Source
 from tangrad_jit.scripting.tree.nodes import (
     Assign,
@@ -482,6 +483,24 @@ class Recording(TorchFunctionMode):
         with self._quietly():
             return self._named(forward(*plain(args), **plain(kwargs)), made)
 
+    # --- calls of modules inside
+
+    def owner_of(self, module: Any) -> Expr | None:
+        """Return a module inside whose calls become methods, as an expression, or None."""
+        if self._watch.is_paused or self._is_quiet or self.failure or module in self._whole:
+            return None
+        found = self._modules.get(id(module))
+        unit = getattr(getattr(found, "type", None), "unit", None)
+        return found if isinstance(found, GetAttr) and isinstance(unit, RecordedModule) else None
+
+    def names_of(self, result: Any) -> list[str]:
+        """Return the local variables that hold the tensors of a result."""
+        if isinstance(result, (tuple, list)):
+            found = [name for part in result for name in self.names_of(part)]
+            return list(dict.fromkeys(found))
+        known = self._exprs.get(id(result)) if isinstance(result, tangrad.Tensor) else None
+        return [known.name] if isinstance(known, Local) else []
+
     # --- the program
 
     def finished(self, result: Any) -> tuple[list[Node], Expr]:
@@ -501,9 +520,11 @@ class Recording(TorchFunctionMode):
                 node.name = self._names.get(node.name, node.name)
             elif isinstance(node, Assign) and isinstance(node.target, str):
                 node.target = self._names.get(node.target, node.target)
+            elif isinstance(node, Mark):
+                node.results = [self._names.get(name, name) for name in node.results]
             elif isinstance(node, Unpack):
                 node.targets = [self._names.get(name, name) for name in node.targets]
-        return body, value
+        return split(body, value, self.check.world, self.shapes), value
 
     def type_of(self, value: Any) -> Type:
         """Return the type of an argument.
