@@ -107,3 +107,41 @@ def test_a_class_is_decorated_by_its_making_and_a_warning(t):
                 self.recording = t.is_grad_enabled()
 
     assert not Made().recording
+
+
+REFUSED = {
+    "take_along_dim": (
+        lambda t: t.ones(3).take_along_dim(t.zeros(3, dtype=t.bool), 0),
+        "dtype of indices should be Long",
+    ),
+    "unravel_index": (
+        lambda t: t.unravel_index(t.tensor(0), (1, 2, 2.0)),
+        "expected 'shape' sequence to only contain ints",
+    ),
+    "tensor_split": (
+        lambda t: t.ones(3).tensor_split(t.tensor(1.0)),
+        "tensor_split expected tensor_indices_or_sections to have dtype of long, but got Float",
+    ),
+    "view of another dtype": (
+        lambda t: t.ones(3, dtype=t.complex64).conj().view(t.float32),
+        "not supported for conjugate view tensors",
+    ),
+    "addcdiv": (
+        lambda t: t.addcdiv(*[t.ones(2, dtype=t.int64)] * 3),
+        "Integer division.+is no longer supported",
+    ),
+    "an assignment": (lambda t: assigned(t), "shape mismatch"),
+}
+
+
+def assigned(t):
+    x = t.arange(4)
+    x[x > -1] = t.tensor([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_words_that_programs_match_are_in_refusals(kind):
+    call, words = REFUSED[kind]
+    for library in (tangrad, torch):
+        with pytest.raises((RuntimeError, TypeError), match=words):
+            call(library)

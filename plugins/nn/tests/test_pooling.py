@@ -174,3 +174,41 @@ def test_a_single_volume_is_pooled_as_it_is_stored() -> None:
 def test_windows_that_cannot_be_are_told_of(call: Any, words: str) -> None:
     with pytest.raises(RuntimeError, match=words):
         call(tangrad.ones(1, 1, 4, 4))
+
+
+@pytest.mark.parametrize("kind", ["avg", "max"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_backward_from_no_windows_is_refused(kind, rank):
+    for lib in (tangrad, torch):
+        pool = getattr(lib.nn.functional, f"adaptive_{kind}_pool{rank}d")
+        x = lib.ones((1, 4, *[5] * rank), requires_grad=True)
+        y = pool(x, 0)
+        assert y.numel() == 0
+        with pytest.raises(RuntimeError, match="Expected grad_output to have non-zero size"):
+            y.sum().backward()
+        pool(lib.ones((0, 4, *[5] * rank), requires_grad=True), 2).sum().backward()
+
+
+def test_the_mean_of_pictures_keeps_their_channels_last():
+    for lib in (tangrad, torch):
+        x = lib.arange(120.0).reshape(2, 3, 4, 5).to(memory_format=lib.channels_last)
+        y = lib.nn.functional.adaptive_avg_pool2d(x, 1)
+        assert tuple(y.stride()) == (3, 1, 3, 3)
+        assert y.flatten().tolist() == [9.5, 29.5, 49.5, 69.5, 89.5, 109.5]
+
+
+def test_sizes_of_resampling_are_whole_numbers():
+    for lib in (tangrad, torch):
+        resample = lib.nn.functional.interpolate
+        assert tuple(resample(lib.ones(1, 1, 2), (lib.tensor(4),)).shape) == (1, 1, 4)
+        with pytest.raises(TypeError, match="expected size to be one of int or"):
+            resample(lib.ones(1, 1, 2), (lib.tensor(4.0),))
+
+
+def test_a_parameter_that_becomes_sparse_is_another():
+    for lib in (tangrad, torch):
+        layer = lib.nn.Linear(3, 2, bias=False)
+        before = layer.weight
+        layer._apply(lambda t: t.to_sparse())
+        assert layer.weight is not before
+        assert layer.weight.layout is lib.sparse_coo

@@ -431,8 +431,6 @@ def _is_single_mask(collected: list[tuple[int, Any]]) -> bool:
 
 def _fit_value(target: Any, indices: list[Any], value: Any, may_cast: bool) -> Any:
     """Return the value with the dtype, device and shape that index_put_ asks for."""
-    if value.dtype != target.dtype and not _converts_itself(target):
-        value = _cast_value(target, value, may_cast and value.numel() == 1)
     if value.dim() == 0 and value.device != target.device:
         value = value.to(target.device)
     value = _without_leading_ones(value)
@@ -446,6 +444,8 @@ def _fit_value(target: Any, indices: list[Any], value: Any, may_cast: bool) -> A
             f"shape mismatch: value tensor of shape {list(value.shape)} cannot be broadcast to "
             f"indexing result of shape {list(shape)}"
         )
+    if value.dtype != target.dtype and not _converts_itself(target):
+        value = _cast_value(target, value, may_cast and value.numel() == 1)
     return value
 
 

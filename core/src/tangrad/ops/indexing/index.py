@@ -527,7 +527,10 @@ def take(self: Any, index: Any) -> Any:
 )
 def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     """Read along one dimension, broadcasting the others; without `dim`, read flat positions."""
-    require_integer_index("take_along_dim", indices, ("int64",))
+    if indices.dtype is not tangrad.int64:
+        raise RuntimeError(
+            f"take_along_dim(): dtype of indices should be Long (int64), got {indices.dtype}"
+        )
     if dim is None:
         return self.reshape((-1,)).gather(0, indices.reshape((-1,)))
     if self.ndim != indices.ndim:

@@ -43,7 +43,11 @@ def nonzero_static(self: Any, size: int, fill_value: int) -> Any:
 
 def _as_shape(shape: Any) -> tuple[int, ...]:
     listed = (shape,) if isinstance(shape, int) else shape
-    if not isinstance(listed, Sequence) or any(not hasattr(n, "__index__") for n in listed):
+    if isinstance(listed, Sequence) and any(not hasattr(n, "__index__") for n in listed):
+        raise TypeError(
+            f"unravel_index(): expected 'shape' sequence to only contain ints, but got {shape!r}"
+        )
+    if not isinstance(listed, Sequence):
         raise TypeError(
             f"unravel_index(): expected 'shape' to be int or sequence of ints, got {shape!r}"
         )

@@ -469,10 +469,21 @@ addcmul = pointwise(
     doc="Add a product: `self + value * tensor1 * tensor2`.",
 )
 
+
+def _check_quotient(self: Any, tensor1: Any, tensor2: Any, value: Any) -> None:
+    if all(map(is_integral, (self, tensor1, tensor2))):
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported: convert an operand by .to(dtype)"
+            f", got {self.dtype}, {tensor1.dtype} and {tensor2.dtype}"
+        )
+
+
 addcdiv = pointwise(
     "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
     "self + value * tensor1 / tensor2",
     old_form=(("value",), 2),
+    check=_check_quotient,
+    checks_kinds=True,
     dtypes="floating complex",
     inplace=True,
     samples=lambda s: [

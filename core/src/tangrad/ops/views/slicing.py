@@ -9,6 +9,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.definition.define import at_all_sizes, composite, op, overload, view
 from tangrad.ops.views.geometry import Geometry, Ints, dtype_name, front
+from tangrad.tensor.on_storage import TYPE_NAMES
 
 _MOST_PIECES = 2**24  # a tensor each: gigabytes
 
@@ -528,10 +529,16 @@ def tensor_split(self: Any, indices_or_sections: Any, dim: int) -> Any:
             "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
         )
     if hasattr(indices_or_sections, "tolist"):
-        if indices_or_sections.ndim > 1 or indices_or_sections.dtype is not tangrad.int64:
+        if indices_or_sections.dtype is not tangrad.int64:
+            name = indices_or_sections.dtype.name
             raise RuntimeError(
-                "tensor_split expected indices or sections to be a tensor of int64 of at most one "
-                f"dimension, got {indices_or_sections.dtype}{list(indices_or_sections.shape)}"
+                "tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
+                f"{TYPE_NAMES.get(name, name)}"
+            )
+        if indices_or_sections.ndim > 1:
+            raise RuntimeError(
+                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
+                f"one-dimensional tensor, but got a tensor with {indices_or_sections.ndim} dims"
             )
         indices_or_sections = indices_or_sections.tolist()
     size = self.shape[dim]

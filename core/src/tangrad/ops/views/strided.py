@@ -152,8 +152,8 @@ def _view_dtype_geometry(self: Any, dtype: Any) -> Geometry:
     old, new = self.dtype.itemsize, dtype.itemsize
     if self.flags:
         raise RuntimeError(
-            "view is not supported for conjugate or negative views when converting to a dtype; "
-            "call resolve_conj() or resolve_neg() first"
+            "view is not supported for conjugate view tensors, or negative ones, when converting "
+            "to a dtype; call resolve_conj() or resolve_neg() first"
         )
     if old == new:
         return self.shape, self.stride, self.offset

@@ -19,6 +19,7 @@ def converted(parameter: Any, fn: Callable[[Any], Any], what: str) -> Any:
         grad = None if parameter.grad is None else fn(parameter.grad)
     # A tensor without memory cannot be given some by assigning to `data`.
     moved = (data.device.type == "meta") != (parameter.device.type == "meta")
+    moved = moved or data.layout is not parameter.layout  # nor one another layout
     if moved or get_overwrite_module_params_on_conversion():
         if is_lazy(parameter):
             return type(parameter)(parameter.requires_grad, data.device, data.dtype)

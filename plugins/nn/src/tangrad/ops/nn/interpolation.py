@@ -368,6 +368,11 @@ def _listed(value: Any, rank: int, what: str, shape: list[int]) -> list[Any]:
     return list(value)
 
 
+def _is_no_index(number: Any) -> bool:
+    floating = isinstance(number, tangrad.Tensor) and not number.dtype.kind.endswith("int")
+    return floating or not hasattr(number, "__index__")
+
+
 def _wanted(
     input: Any, size: Any, scale_factor: Any, recompute: bool | None, mode: str
 ) -> tuple[Ints, list[float | None]]:
@@ -383,7 +388,7 @@ def _wanted(
                 "recompute_scale_factor is not meaningful with an explicit size (interpolate)."
             )
         listed = _listed(size, rank, "output size", shape)
-        if any(isinstance(n, bool) or not hasattr(n, "__index__") for n in listed):
+        if any(isinstance(n, bool) or _is_no_index(n) for n in listed):
             raise TypeError(
                 f"interpolate: expected size to be one of int or of sequences of int, got {size!r}"
             )

@@ -10,13 +10,13 @@ from functools import lru_cache
 from typing import Any
 
 import tangrad
-from tangrad.ops.nn.convolution import in_format_of, repeated
+from tangrad.ops.nn.convolution import in_format_of, ordered_channels_last, repeated
 from tangrad.ops.nn.fusing import fuses
 from tangrad.ops.nn.pooling.channels_last import average_last, lies_last
 from tangrad.ops.nn.pooling.greatest import max_pool_jvp, max_pool_vjp
 from tangrad.ops.nn.pooling.one_pass import WITH_PADDING, window_average
 from tangrad.ops.nn.pooling.sizes import hashable
-from tangrad.plugin import Ints, composite, numel_of, op
+from tangrad.plugin import Ints, composite, level_of, numel_of, op
 
 _MOST_OF_A_LANE = 1024  # elements of a window that are added up one after the other
 _LARGEST = 2**40  # elements along one dimension of a result: more than fits into any memory
@@ -114,6 +114,19 @@ def _checked(name: str, spatial: int, shape: Ints, output_size: Any) -> Ints:
 _known_sizes = lru_cache(maxsize=256, typed=True)(_checked)
 
 
+def _nothing(name: str, input: Any, lead: Ints, wanted: Ints) -> Any:
+    """Return a result without elements; backward raises, as PyTorch's, where it asked for none."""
+    empty = input.reshape((-1,))[:0].reshape((*lead, *wanted))
+    if 0 not in wanted or not empty.requires_grad or level_of(empty) is not None:
+        return empty
+    from tangrad.autograd.function import DelayedError
+
+    return DelayedError(
+        f"{name}: Expected grad_output to have non-zero size for non-batch dimensions, but it has "
+        f"shape {list(empty.shape)}"
+    )(empty)
+
+
 def _adaptive_average(name: str, spatial: int, input: Any, output_size: Any) -> Any:
     shape, one_pass = tuple(input.shape), fuses(input)
     if one_pass:
@@ -122,7 +135,7 @@ def _adaptive_average(name: str, spatial: int, input: Any, output_size: Any) -> 
         wanted = _checked(name, spatial, shape, output_size)
     elements, most = input.numel(), max(wanted)
     if 0 in wanted or elements == 0:
-        return input.reshape((-1,))[:0].reshape((*shape[:-spatial], *wanted))
+        return _nothing(name, input, shape[:-spatial], wanted)
     if not (input.is_floating_point() or input.is_complex()):
         _refuse(name, input.dtype)
     if most > 1 and input.is_floating_point() and lies_last(input):
@@ -138,7 +151,11 @@ def _adaptive_average(name: str, spatial: int, input: Any, output_size: Any) -> 
     # Narrow floats are averaged in float32: one rounding, at the end.
     x = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
     if most == 1:
-        x = x.mean(tuple(range(-spatial, 0)), True)
+        last = spatial == 2 and len(shape) == 4 and not input.is_contiguous()
+        if last and ordered_channels_last(input):
+            x = x.mean((2, 3)).reshape((shape[0], 1, 1, shape[1])).permute((0, 3, 1, 2))
+        else:
+            x = x.mean(tuple(range(-spatial, 0)), True)
     else:
         for dim, out in enumerate(wanted, input.ndim - spatial):
             x = _average(x, dim, out)
@@ -218,7 +235,7 @@ def _adaptive_greatest(name: str, spatial: int, input: Any, output_size: Any) ->
     if numel_of(wanted) == 0 or numel_of(lead) == 0:
         shape = (*lead, *wanted)
         places = input.new_zeros(shape, dtype=tangrad.int64)
-        return input.reshape((-1,))[:0].reshape(shape), places
+        return _nothing(name, input, lead, wanted), places
     values, indices = adaptive_max_pool(input, wanted)
     return in_format_of(values, input), in_format_of(indices, input)
 
