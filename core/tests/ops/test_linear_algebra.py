@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -276,3 +277,39 @@ def test_lobpcg_sees_both_triangles():
     found, exact = program(tangrad)
     assert found == pytest.approx(exact, rel=1e-12)
     assert program(torch)[0] == pytest.approx(exact, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("matrices", "right"),
+    [
+        ((1, 3, 3), (0, 3, 2)),
+        ((3, 3), (0, 3, 3)),
+        ((4, 4), (2, 0, 4, 2)),
+        ((0, 1, 3, 3), (1, 3, 2)),
+        ((2, 1, 3, 3), (2, 3, 3, 1)),
+        ((1, 2, 3, 3), (4, 1, 3, 1)),
+    ],
+)
+def test_systems_of_expanded_matrices_have_one_number_each(matrices, right):
+    def program(lib):
+        count = math.prod(matrices)
+        A = lib.arange(float(count)).cos().reshape(matrices)
+        if count > 9 and 0 not in right:
+            A[..., -1, :, :][..., -1, :] = 0.0
+        found, info = lib.linalg.solve_ex(A, lib.ones(right))
+        return tuple(found.shape), info.tolist()
+
+    assert program(tangrad) == program(torch)
+
+
+@pytest.mark.parametrize("p", [None, "fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2])
+def test_singular_matrices_have_no_finite_condition(p):
+    for values in ([[0.0, 0.0], [0.0, 0.0]], [[1.0, 1.0], [1.0, 1.0]], [[2.0, 4.0], [4.0, 8.0]]):
+        ours, theirs = (
+            lib.linalg.cond(lib.tensor(values, dtype=lib.float64), p) for lib in (tangrad, torch)
+        )
+        assert (
+            str(ours.item()) == str(theirs.item())
+            or abs(theirs.item()) < 1e-6
+            or (theirs.item() > 1e15)
+        )

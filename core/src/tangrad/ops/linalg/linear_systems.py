@@ -88,9 +88,19 @@ def _solve(A: Any, B: Any, left: bool, check: str) -> tuple[Any, Any]:
         found, info = _solve_kernel(matrix.mT, right.mT, check)
         found = found.mT
     if tuple(info.shape) != tuple(A.shape)[:-2]:
-        # Expanded copies of a matrix have its number.
-        info = info.reshape((-1, numel(A.shape[:-2])))[0].reshape(A.shape[:-2])
+        info = _of_each(info, tuple(A.shape)[:-2])
     return (found.squeeze(-1) if vector else found), info
+
+
+def _of_each(info: Any, batch: tuple[int, ...]) -> Any:
+    """Return the numbers of matrices of a shape from those of their expanded copies."""
+    if info.numel() == 0:
+        return info.new_zeros(batch)
+    for _ in range(info.ndim - len(batch)):
+        info = info.select(0, 0)
+    for dim, size in enumerate(batch):
+        info = info.narrow(dim, 0, size)
+    return info
 
 
 def _solve_samples(s: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tangrad
@@ -320,7 +321,11 @@ def linalg_cond(self: Any, p: Any) -> Any:
     if 0 in tuple(self.shape):
         real = getattr(ops, real_of(self.dtype))
         return self.new_zeros(tuple(self.shape)[:-2], dtype=real)
+    if p == "nuc":
+        values = linalg_svdvals(self)
+        return values.sum(-1) * values.reciprocal().sum(-1)
     inverted, info = ops.linalg_inv_ex(self)
     broken = (info != 0).unsqueeze(-1).unsqueeze(-1)
     inverted = inverted.masked_fill(broken, float("inf"))
-    return ops.linalg_matrix_norm(self, p) * ops.linalg_matrix_norm(inverted, p)
+    found = ops.linalg_matrix_norm(self, p) * ops.linalg_matrix_norm(inverted, p)
+    return found.nan_to_num(math.inf, math.inf, -math.inf)  # of zeros there is none, as in NumPy
