@@ -75,8 +75,12 @@ def routine_code(stem: str, dtype: str) -> Any:
 # Sizes from which LAPACK may use threads of its own. They wait for each other in loops, which on a
 # busy machine takes hundreds of times as long as small matrices do on one thread.
 LARGE = 256
-_THREADS = ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_")
-_THREADS += ("scipy_openblas_{}_num_threads", "openblas_{}_num_threads")
+_THREADS = (
+    "scipy_openblas_{}_num_threads64_",
+    "openblas_{}_num_threads64_",
+    "scipy_openblas_{}_num_threads",
+    "openblas_{}_num_threads",
+)
 
 
 class _OneThread:
