@@ -21,7 +21,7 @@ NEUTRAL = CORE / "discovery" / "neutral.json"
 # The core's floors, from the top down. A part imports from its own floor and those below it.
 LAYERS = [
     {"__main__", "cli"},
-    {"plugin", "_subclasses", "holders"},
+    {"plugin", "holders"},
     {"utils", "serialization", "multiprocessing"},
     {
         *("amp", "backends", "accelerator", "testing", "settings", "compilation", "cpu"),

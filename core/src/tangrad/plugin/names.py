@@ -78,10 +78,9 @@ _PLACES = {
         "dispatch.phases": "done_elsewhere phase phase_is_watched unwatch_phases watch_phases",
         "nn.modules.interception": "intercepted_modules",
     },
-    # Record programs: tracers, fake tensors, symbolic sizes.
+    # Record programs: tracers, symbolic sizes.
     "trace": {
         "_C": "engine_run",
-        "_subclasses.fake_tensor": "FakeTensorMode",
         "control_flow": "keeping_branches keeps_branches",
         "dispatch.tracing": "innermost_tracer number_of serves_all_sizes traced_calls",
         "tensor.symbolic": "ShapeEnv",

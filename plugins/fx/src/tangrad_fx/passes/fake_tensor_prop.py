@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.plugin import FakeTensorMode
+from tangrad_fx.fake_tensors import FakeTensorMode
 from tangrad_fx.graph_module import GraphModule
 from tangrad_fx.interpreter import Interpreter
 from tangrad_fx.node import Node
