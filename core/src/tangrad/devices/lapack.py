@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from threading import Lock
 from typing import Any
+
+from tangrad.devices.lapack_threads import LARGE, OneThread, one_thread_of
 
 # How builds of LAPACK name a routine: NumPy's wheels, ILP64 libraries, and the usual.
 _PATTERNS = ("scipy_{}_64_", "{}_64_", "{}_")
@@ -72,52 +73,11 @@ def routine_code(stem: str, dtype: str) -> Any:
     return getattr(found[0], found[1].format(letter + name), None) if found else None
 
 
-# Sizes from which LAPACK may use threads of its own. They wait for each other in loops, which on a
-# busy machine takes hundreds of times as long as small matrices do on one thread.
-LARGE = 256
-_THREADS = (
-    "scipy_openblas_{}_num_threads64_",
-    "openblas_{}_num_threads64_",
-    "scipy_openblas_{}_num_threads",
-    "openblas_{}_num_threads",
-)
-
-
-class _OneThread:
-    """Has OpenBLAS use one thread while any call is within; its number is the process's."""
-
-    def __init__(self, get: Any, put: Any) -> None:
-        self.get, self.put = get, put
-        self._lock, self._within, self._before = Lock(), 0, 1
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._within += 1
-            if self._within == 1:
-                self._before = self.get()
-                if self._before > 1:
-                    self.put(1)
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._within -= 1
-            if self._within == 0 and self._before > 1:
-                self.put(self._before)
-
-
 @cache
-def library_threads() -> _OneThread | None:
+def library_threads() -> OneThread | None:
     """Return what limits the library to one thread; None where it is not OpenBLAS."""
-    import ctypes
-
     found = _library()
-    for pattern in _THREADS if found is not None else ():
-        get, put = (getattr(found[0], pattern.format(x), None) for x in ("get", "set"))
-        if get is not None and put is not None:
-            get.restype, get.argtypes = ctypes.c_int, ()
-            put.restype, put.argtypes = None, (ctypes.c_int,)
-            return _OneThread(get, put)
-    return None
+    return None if found is None else one_thread_of(found[0])
 
 
 @cache
@@ -584,68 +544,3 @@ def _indefinite(what: str, dtype: Any, hermitian: bool) -> Callable[..., int]:
             "Install NumPy from a wheel, or use linalg.lu_factor"
         )
     return run
-
-
-# --- least squares
-
-
-def lstsq(np: Any, a: Any, b: Any, rcond: float, driver: str) -> tuple[Any, Any, Any]:
-    """Solve least-squares problems (LAPACK gels, gelsy, gelsd, gelss).
-
-    Returns:
-        Solutions (..., n, k), the residual rows after them being dropped; int64 ranks;
-        singular values, where the driver computes them.
-    """
-    batch, (m, n), columns = a.shape[:-2], a.shape[-2:], b.shape[-1]
-    count = _count(a)
-    real = np.finfo(a.dtype).dtype
-    x = np.zeros((count, n, columns), a.dtype)
-    rank, values = np.zeros(count, np.int64), np.zeros((count, min(m, n)), real)
-    left, right = a.reshape((count, m, n)), b.reshape((count, m, columns))
-    for k in range(count if m and n else 0):
-        x[k], rank[k], values[k] = _least_squares(np, left[k], right[k], rcond, driver)
-    return (
-        x.reshape((*batch, n, columns)),
-        rank.reshape(batch),
-        values.reshape((*batch, min(m, n))),
-    )
-
-
-def _least_squares(np: Any, a: Any, b: Any, rcond: float, driver: str) -> tuple[Any, int, Any]:
-    (m, n), columns = a.shape, b.shape[-1]
-    real = np.finfo(a.dtype).dtype
-    run = routine(driver, a.dtype.name)
-    if run is None:
-        x, _, rank, values = np.linalg.lstsq(a, b, rcond=max(rcond, 0))
-        return x, int(rank), values
-    work, rows = np.array(a, order="F"), max(m, n, 1)
-    both = np.zeros((rows, columns), a.dtype, order="F")
-    both[:m] = b
-    values, rank, limit = np.zeros(min(m, n), real), integers(np, 1), np.array([rcond], real)
-    complex_ = a.dtype.kind == "c"
-    extra: tuple[Any, ...] = ()
-    if driver == "gels":
-        info = with_workspace(np, run, work, "N", m, n, columns, work, m, both, rows)
-        return both[:n], min(m, n), values
-    if driver == "gelsy":
-        middle: tuple[Any, ...] = (integers(np, n), limit, rank)
-        extra = (np.empty(2 * n, real),) if complex_ else ()
-    else:
-        middle = (values, limit, rank)
-        small = min(m, n)
-        if driver == "gelsd":
-            # The sizes that LAPACK's own documentation gives for its smallest block, 25.
-            levels = max(0, int(np.log2(max(small, 1) / 26)) + 1)
-            room = 10 * max(m, n) + 2 * max(m, n) * 25 + 8 * max(m, n) * levels
-            room += 3 * 25 * columns + max(26 * 26, n * (1 + columns) + 2 * columns)
-            extra = (integers(np, max(1, 3 * small * levels + 11 * small)),)
-            extra = (np.empty(max(1, room), real), *extra) if complex_ else extra
-        elif complex_:
-            extra = (np.empty(max(1, 5 * small), real),)
-    info = with_workspace(np, run, work, m, n, columns, work, m, both, rows, *middle, after=extra)
-    if info:
-        raise LinAlgError(
-            "linalg.lstsq: the singular values did not converge; scale the matrix, or take "
-            "driver='gelsy'"
-        )
-    return both[:n], int(rank[0]), values

@@ -547,30 +547,6 @@ cdef int release(Node node) except -1:
     return 0
 
 
-cdef bint holds_tensors(tuple saved):
-    if saved is None:
-        return False
-    for item in saved:
-        if type(item) is Saved and not is_constant(<Saved>item) or \
-                type(item) is list and any([type(x) is Saved for x in item]):
-            return True
-    return False
-
-
-cdef bint is_constant(Saved s):
-    return s.data is not None and s.data.flags & CONSTANT
-
-
-def constant(Tensor t not None):
-    """Mark a small tensor of an op's own numbers: nodes that save nothing else can run again without it being asked for.
-
-    Returns:
-        The tensor.
-    """
-    t.flags |= CONSTANT
-    return t
-
-
 # --- the entrances ---------------------------------------------------------------------------
 
 cdef Node end_of(object value, uint32_t* nr):

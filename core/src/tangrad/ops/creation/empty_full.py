@@ -7,8 +7,9 @@ from typing import Any
 
 import tangrad
 from tangrad import _C
-from tangrad.ops.definition.define import at_all_sizes, composite
-from tangrad.ops.views.geometry import Ints, contiguous_stride
+from tangrad.ops.creation.kept_strides import kept_stride, stride_in_order
+from tangrad.ops.definition.define import composite
+from tangrad.ops.views.geometry import Ints
 from tangrad.tensor import memory
 
 
@@ -63,15 +64,6 @@ def written(out: Any, size: Ints, dtype: Any, device: Any) -> Any:
     return out.resize_(tuple(size))
 
 
-def _channels_last_stride(shape: Ints, order: Ints) -> Ints:
-    """Give the stride of a shape whose dimensions lie in memory in the given order."""
-    packed = contiguous_stride([shape[d] for d in order])
-    stride = [0] * len(shape)
-    for position, dim in enumerate(order):
-        stride[dim] = packed[position]
-    return tuple(stride)
-
-
 _CHANNELS_LAST = {"channels_last": (0, 2, 3, 1), "channels_last_3d": (0, 2, 3, 4, 1)}
 
 
@@ -108,7 +100,7 @@ def _allocated(size: Ints, dtype: Any, device: Any, memory_format: Any) -> Any:
             f"required rank {len(order)} tensor to use {_format_name(memory_format)} format, "
             f"got size {list(size)}"
         )
-    return _C.empty_strided(tuple(size), _channels_last_stride(size, order), dtype, device)
+    return _C.empty_strided(tuple(size), stride_in_order(size, order), dtype, device)
 
 
 @composite(
@@ -187,7 +179,7 @@ def empty_permuted(
         raise RuntimeError(f"Duplicate dim not allowed, got {list(physical_layout)}")
     dtype = _C.get_default_dtype() if dtype is None else dtype
     device = _C.get_default_device() if device is None else device
-    stride = _channels_last_stride(size, physical_layout)
+    stride = stride_in_order(size, physical_layout)
     return _uninitialised(
         _in_levels(_C.empty_strided(tuple(size), stride, dtype, device), None), requires_grad
     )
@@ -228,50 +220,11 @@ def empty_strided(
     return _uninitialised(made, requires_grad)
 
 
-def _dense(shape: Ints, stride: Ints) -> bool:
-    """Tell whether the elements fill a block of memory, each once."""
-    expected = 1
-    for step, size in sorted(
-        (step, size) for size, step in zip(shape, stride, strict=True) if size != 1
-    ):
-        if step != expected:
-            return False
-        expected = expected * size
-    return True
-
-
-@at_all_sizes
-def _kept_stride(x: Any) -> Ints:
-    """Give the stride that a result has that keeps the memory layout of `x`.
-
-    A dense tensor keeps its stride; of any other the order of dimensions is kept.
-    """
-    shape, stride = tuple(x.shape), tuple(x.stride())
-    if x.is_contiguous() and 0 not in shape:
-        return stride
-    if 0 in shape or _dense(shape, stride):
-        return stride if 0 not in shape else contiguous_stride(shape)
-    # Of equal strides the longer dimension is the outer one; 0 says nothing.
-    order = list(range(len(shape)))[::-1]
-    for i in range(1, len(order)):
-        moving = i
-        for j in range(i - 1, -1, -1):
-            inner, outer = order[j], order[moving]
-            if 0 in (stride[inner], stride[outer]):
-                continue
-            if (stride[inner], shape[inner]) > (stride[outer], shape[outer]):
-                order[j], order[moving] = outer, inner
-                moving = j
-            elif stride[inner] < stride[outer]:
-                break
-    return _channels_last_stride(shape, tuple(order[::-1]))
-
-
 def _empty_like(x: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
     dtype = x.dtype if dtype is None else dtype
     device = x.device if device is None else device
     if memory_format is None or _format_name(memory_format) == "preserve_format":
-        return _in_levels(_C.empty_strided(tuple(x.shape), _kept_stride(x), dtype, device), x)
+        return _in_levels(_C.empty_strided(tuple(x.shape), kept_stride(x), dtype, device), x)
     return allocate(tuple(x.shape), dtype, device, memory_format, x)
 
 
