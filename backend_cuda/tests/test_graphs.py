@@ -322,6 +322,39 @@ g.replay()
     )
 
 
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "NAdam", "RAdam", "Adamax", "ASGD"])
+def test_steps_that_are_counted_on_the_host_are_refused_in_a_capture(name: str, run: Run) -> None:
+    run(
+        HEAD
+        + f"""
+weight = T.ones(3, device="cuda", requires_grad=True)
+optimizer = T.optim.{name}([weight], capturable=True)
+
+
+def step():
+    weight.grad = weight.detach() * 2
+    optimizer.step()
+
+
+def capture():
+    with C.graph(C.CUDAGraph()):
+        step()
+
+
+step()
+refused(capture, "{name}", "counts its steps")
+step()  # outside, and after it, as ever
+plain = T.optim.SGD([weight], lr=0.5, momentum=0.5)
+plain.step()
+before, g = weight.detach().clone(), C.CUDAGraph()
+with C.graph(g):
+    plain.step()
+g.replay()
+assert not T.equal(weight, before)
+"""
+    )
+
+
 def test_copies_from_locked_memory_are_captured(run: Run) -> None:
     run(
         HEAD

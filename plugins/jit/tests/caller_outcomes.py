@@ -31,7 +31,8 @@ class Held:
         for name, t in known:
             told[name] = _shown(t)
         for (name, t), before in zip(self.tensors, self.versions, strict=True):
-            if not name.startswith("earlier"):  # `.data` that a graph returns shares versions
+            # `.data` that a graph returns shares versions, and kernels of `meta` write nothing.
+            if not name.startswith("earlier") and not t.is_meta:
                 told[f"{name} written"] = _version(t) != before
             if t.is_leaf and t.grad is not None:
                 told[f"{name}.grad"] = _shown(t.grad)

@@ -111,7 +111,7 @@ def play(
         try:
             yield held.outcome(result)
         except RuntimeError as error:  # a differentiable view of what was written since
-            if "custom Function" not in str(error):
+            if "is a view and its base" not in str(error):
                 raise
             yield REFUSED
             return
@@ -250,7 +250,7 @@ def _matched(form: str, wanted: list[Any], found: Iterator[Any]) -> str:
             if type(expected).__name__ != type(got).__name__:
                 return f"outcome {turn}: " + _difference(got, expected)
             continue
-        if got is REFUSED and "backward" not in expected:
+        if expected is REFUSED or (got is REFUSED and "backward" not in expected):
             return ""
         if got != expected and got is not REFUSED:
             return f"outcome {turn}: " + _difference(got, expected)

@@ -11,6 +11,7 @@ import ctypes
 import gc
 import itertools
 import os
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -59,6 +60,16 @@ def graph_pool_handle() -> Handle:
     return (0, next(_numbers))
 
 
+def _refuse_counted_steps(optimizer: Any, args: Any, kwargs: Any) -> None:
+    """Refuse a captured step that depends on its number, which replays would not advance."""
+    counts = any("step" in state for state in optimizer.state.values())
+    if counts and streams.is_current_stream_capturing():
+        raise RuntimeError(
+            f"CUDAGraph: {type(optimizer).__name__} counts its steps on the host, so each replay "
+            "would make this one again; call step() outside of the capture, or take SGD"
+        )
+
+
 class CUDAGraph:
     """Work of a GPU that was captured, and is launched again by `replay`.
 
@@ -79,6 +90,7 @@ class CUDAGraph:
         self._before: Any = None
         self._offsets: list[int] = []
         self._needed: list[Any] = []
+        self._steps: Any = None
         self._debugged = False
 
     def capture_begin(self, pool: Handle | None = None, capture_error_mode: str = "global") -> None:
@@ -89,6 +101,8 @@ class CUDAGraph:
                 own.
             capture_error_mode: which calls that may wait are errors meanwhile: "global", of every
                 thread; "thread_local", of this one; "relaxed": none.
+
+        An optimizer that counts its steps on the host raises in a capture.
 
         Raises:
             RuntimeError: the current stream is the default one, or captures already; this graph
@@ -124,6 +138,9 @@ class CUDAGraph:
         self._before = use_allocator(place, held.allocator(index))
         self._offsets = _offsets()
         opened.streams.captures.append(self._needed)
+        optimizers = sys.modules.get("tangrad.optim.optimizer")  # not loaded: there are none
+        if optimizers is not None:
+            self._steps = optimizers.register_optimizer_step_post_hook(_refuse_counted_steps)
 
     def capture_end(self) -> None:
         """End the capture.
@@ -169,6 +186,9 @@ class CUDAGraph:
         use_allocator(tangrad.device("cuda", self._index), self._before)
         self._before = None
         opened.streams.captures.remove(self._needed)
+        if self._steps is not None:
+            self._steps.remove()
+            self._steps = None
 
     def instantiate(self) -> None:
         """Make the graph ready to be launched.
