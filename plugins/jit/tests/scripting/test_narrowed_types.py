@@ -2,6 +2,8 @@
 
 from typing import List, Union  # noqa: UP035
 
+import pytest
+
 import tangrad
 
 # ruff: noqa: SIM102, UP006, UP007
@@ -35,3 +37,23 @@ def test_a_name_takes_any_of_its_types_in_a_branch():
     assert scripted(2, True) == [1]
     assert scripted([2], True) == 3
     assert scripted(2, False) == 2
+
+
+def after_a_literal(o: int | None) -> int:
+    if True and (o is None):
+        raise ValueError
+    return o + 1
+
+
+def reset_after_a_literal(o: int | None) -> int:
+    if True and (o is None):
+        raise ValueError
+    for _ in range(2):
+        o = tangrad.jit.annotate(int | None, None)
+    return 0 if o is None else o
+
+
+def test_a_literal_beside_a_test_for_none_hides_what_it_tells_where_it_fails():
+    with pytest.raises(RuntimeError, match=r"Optional\[int\]"):
+        tangrad.jit.script(after_a_literal)
+    assert tangrad.jit.script(reset_after_a_literal)(3) == 0

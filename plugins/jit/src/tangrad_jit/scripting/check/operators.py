@@ -216,7 +216,8 @@ class Operators(Attributes):
         with self.block():
             self.scope.refine(yes if both else no)
             right, (more_yes, more_no) = self._joined(parts[1:], both, place)
-        if known is not None and isinstance(left, Const):
+        is_known = known is not None and not isinstance(parts[0], ast.Constant)
+        if is_known and isinstance(left, Const):
             return right, (more_yes, more_no)
         if both:
             return And(place, kinds.BOOL, left, right), ({**yes, **more_yes}, {})

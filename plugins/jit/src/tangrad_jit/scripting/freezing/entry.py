@@ -109,9 +109,9 @@ def _frozen(mod: Any, preserved: list[str], numerics: bool, *, batches: bool) ->
         if not isinstance(mod, TracedScript):
             for name in wanted - mod.methods.keys() - {"forward"}:
                 raise RuntimeError(f"Unknown name: {name}")
-            made = TopLevelTracedModule(None, graphs)
-            made.original_name = mod.original_name
-            return made.eval()
+            alone = TopLevelTracedModule(None, graphs)
+            alone.original_name = mod.original_name
+            return alone.eval()
     assert isinstance(mod, ScriptedModule)
     mod.refuse_swaps()
     try:

@@ -96,10 +96,9 @@ def _fold_tensors(body: list[tree.Node], world: Any, writes: Writes) -> None:
             continue
         if name in writes.written or name in writes.escaping:
             continue
-        value = _constant_of(value, world)
-        if value is not None:
-            known[name] = value
-            node.value = value
+        constant = _constant_of(value, world)
+        if constant is not None:
+            known[name] = node.value = constant
 
 
 def _constant_of(node: tree.Expr, world: Any) -> tree.Const | None:
@@ -134,7 +133,8 @@ def substituted(item: Any, known: dict[str, tree.Expr]) -> Any:
         found = known.get(item.name)
         if isinstance(found, tree.Const):
             return tree.Const(item.place, item.type, found.value)
-        return item if found is None else tree.Local(item.place, item.type, found.name)
+        name = getattr(found, "name", item.name)
+        return tree.Local(item.place, item.type, name) if found is not None else item
     if isinstance(item, list):
         return [substituted(member, known) for member in item]
     if isinstance(item, dict):

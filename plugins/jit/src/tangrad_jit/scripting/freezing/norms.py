@@ -44,10 +44,10 @@ def fold_norms(body: list[tree.Node]) -> int:
         given = _channels_of(step)
         layer = made.get(given.name) if isinstance(given, tree.Local) else None
         # Twice: where it is stored, and where the step takes it.
-        if layer is not None and counts[given.name] == 2:  # type: ignore[union-attr]
+        if layer is not None and counts[given.name] == 2:
             folded = _folded(layer.value, step)
             if folded is not None:
-                layer.value, statement.value = folded, given  # type: ignore[assignment]
+                layer.value, statement.value = folded, given
                 count += 1
         if isinstance(statement, tree.Assign) and isinstance(statement.target, str):
             made[statement.target] = statement

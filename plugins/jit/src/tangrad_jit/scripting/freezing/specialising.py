@@ -399,7 +399,7 @@ class Specialiser:
             narrower = isinstance(node.type, kinds.OptionalType)
             return tree.Local(node.place, found.type if narrower else node.type, found.name)
         if found is not None:
-            return found  # type: ignore[no-any-return]
+            return found
         return tree.Local(node.place, node.type, self._renamed(node.name))
 
     def _on_Const(self, node: tree.Const) -> tree.Expr:

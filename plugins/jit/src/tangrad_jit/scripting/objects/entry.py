@@ -134,7 +134,14 @@ class Entry:
             if recording is not None:
                 return recording.call(self.unit, self.is_method, self._called, args, kwargs)
             return timed(self.unit, self._called, args, kwargs)
-        return self._called(*args, **kwargs)
+        try:
+            if keeps_branches():
+                return self._called(*args, **kwargs)
+            return self._enter(*args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            raise RuntimeError(self._refusal(args, kwargs)) from None
 
     def _called(self, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -41,9 +41,17 @@ class ScriptMethod:
 
     def __init__(self, owner: Any, unit: Unit) -> None:
         self.owner, self.script_unit = owner, unit
-        self.__name__ = self.name = unit.name
-        self.__doc__ = ast.get_docstring(unit.node)
         self._entry = entry_of(unit)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("name", "__name__"):
+            return self.script_unit.name
+        raise AttributeError(f"a scripted method has no attribute {name!r}")
+
+    @property
+    def __doc__(self) -> Any:  # type: ignore[override]
+        """The text that stands first in the method."""
+        return ast.get_docstring(self.script_unit.node)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the method."""

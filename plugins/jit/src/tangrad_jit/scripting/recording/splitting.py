@@ -141,7 +141,7 @@ class _Splitting:
         if any(_type is None for _type in assigned.values()):
             return inner
         body = [_within(node, path, kind, foreign) for node in inner]
-        values = [tree.Local(call.place, assigned[n], n) for n in results]  # type: ignore[arg-type]
+        values: list[tree.Expr] = [tree.Local(call.place, assigned[n], n) for n in results]  # type: ignore[arg-type]
         returned, value = _returned(values, call.place)
         body.append(tree.Return(call.place, value))
         name = _free_name(kind.unit.methods)
