@@ -214,6 +214,20 @@ def test_modules_inside_have_methods_of_their_own():
     assert torch.allclose(theirs.block(other(more))[1], other(model.block(more)[1]), atol=1e-6)
 
 
+def test_a_method_returns_what_is_read_of_its_results():
+    class First(tangrad.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = Block()
+
+        def forward(self, x):
+            return self.block(x)[0] + 1
+
+    traced = tangrad.jit.trace(First().eval(), tangrad.rand(2, 3))
+    assert "TupleUnpack" not in str(traced.graph)
+    assert "Tuple" not in traced.block.code
+
+
 class Aside(tangrad.nn.Module):
     def __init__(self, held):
         super().__init__()

@@ -115,10 +115,9 @@ class _Splitting:
         kind: Any = call.owner.type
         inside = _reads(_flat(call.items))
         assigned = {name: _type_of(inner, name) for name in _assigned(inner)}
-        results = [name for name in call.results if name in assigned]
-        results += [
-            name for name in assigned if self._reads[name] > inside[name] and name not in results
-        ]
+        read = [name for name in assigned if self._reads[name] > inside[name]]
+        results = [name for name in call.results if name in read]
+        results += [name for name in read if name not in results]
         parameters = [Parameter("self", kind)]
         given: list[tree.Expr] = []
         for name, local in _first_reads(inner).items():
