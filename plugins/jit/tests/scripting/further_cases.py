@@ -510,3 +510,8 @@ def storage_of_another(x, y):
     x.resize_([2, 1, 2, 3], memory_format=torch.channels_last)
     last = x.is_contiguous(torch.channels_last)
     return last, x.stride(), x.set_(y, 1, [2], [2]), y.retains_grad, y.is_distributed()
+
+
+@case((t([1.0, 2.0], [3.0, 4.0]), torch.tensor([1, 0])))
+def items_by_name(x, at):
+    return x.__getitem__(at), x.__getitem__(x > 2)

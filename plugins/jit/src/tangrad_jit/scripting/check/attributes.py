@@ -23,7 +23,9 @@ from tangrad_jit.scripting.tree.nodes import (
     GetAttr,
     Invoke,
     Local,
+    MakeTuple,
     OpCall,
+    Subscript,
     TupleItem,
 )
 from tangrad_jit.scripting.types import kinds
@@ -232,6 +234,8 @@ class Attributes:
         if isinstance(kind, FutureType):
             return Invoke(place, kind.element, owner, name, None, given)
         if kind == kinds.TENSOR:
+            if name == "__getitem__":
+                return _item_of(owner, given, named, place)
             return self._call_of_tensor(owner, name, given, named, place)
         if name not in _methods_of(kind):
             raise ScriptError(
@@ -440,6 +444,18 @@ class Keyed(Value):
         if name == "items":
             return Many([Many([k, v]) for k, v in zip(keys, values, strict=True)])
         return None
+
+
+def _item_of(owner: Expr, args: list[Expr], kwargs: dict[str, Expr], place: Place) -> Expr:
+    """Return the elements of a tensor at a place.
+
+    Raises:
+        ScriptError: not one place is given.
+    """
+    if len(args) != 1 or kwargs:
+        raise ScriptError(f"expected exactly 1 argument but found {len(args)}", place)
+    parts = args[0].elements if isinstance(args[0], MakeTuple) else args
+    return Subscript(place, kinds.TENSOR, owner, list(parts))
 
 
 _OF_GENERATORS = frozenset(("manual_seed", "seed", "initial_seed"))
