@@ -361,3 +361,13 @@ def test_many_numbers_take_no_longer_than_in_pytorch(kind: str, dtype: str) -> N
 
     # One number after the other in Python took a hundred times as long.
     assert seconds(tangrad) < 10 * seconds(torch)
+
+
+def test_no_numbers_are_drawn_for_what_has_no_memory() -> None:
+    def program(t: Any) -> Any:
+        huge = t.randn(240_000, 240_000, device="meta")
+        huge.uniform_()
+        assert tuple(huge.shape) == (240_000, 240_000)
+        return t.rand(3)
+
+    agree(program)
