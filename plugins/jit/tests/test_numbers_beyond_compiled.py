@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 USUAL = {"float": (0.25, 0.75, 1.25, 0.375), "int": (5, 7, 4, 11)}
 ODD = (300, -300, 7e4, 2**40, 2**63, 1e39, -1e39, 1e308, math.inf, math.nan, 2**200, -1.0, 0.1, 6,
        3 + 0j, 0.5j)  # fmt: skip
-DTYPES = ("float32", "float16", "int8", "uint8", "int32", "bool", "complex64")
+DTYPES = ("float32", "float16", "bfloat16", "int8", "uint8", "int32", "bool", "complex64")
 
 
 def written(method, *before):
@@ -106,3 +106,15 @@ def test_numbers_that_have_a_place_are_one_graph(k):
     for number in (0.25, 0.75, 1.25, k, 0.375, k):
         assert compiled(tangrad.ones(2), number).tolist() == [min(1.0, number)] * 2
     assert len(compiled.compiled.executables) == 2
+
+
+@pytest.mark.parametrize("k", [1e39, -1e39, 1e300, -1e300])
+@pytest.mark.parametrize("dtype", [tangrad.bfloat16, tangrad.float16])
+def test_constants_beyond_half_types_stand_in_kernels(dtype, k):
+    def function(a):
+        return tangrad.where(a > k, a * 2 + 1, a - 3) * 0.5
+
+    fast = tangrad.compile(function, fullgraph=True, options={"measure": False})
+    a = tangrad.tensor([0.5, -2.0, math.inf, -math.inf], dtype=dtype)
+    for _ in range(3):
+        assert fast(a).equal(function(a))

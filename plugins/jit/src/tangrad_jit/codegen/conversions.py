@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from itertools import pairwise
 
@@ -94,7 +95,10 @@ def rounded_number(value: float | int | bool, step: Step) -> float:
             return float(struct.unpack("<e", struct.pack("<e", number))[0])
         except OverflowError:
             return float("inf") if number > 0 else float("-inf")
-    bits = int.from_bytes(struct.pack("<f", number), "little")
+    try:
+        bits = int.from_bytes(struct.pack("<f", number), "little")
+    except OverflowError:  # beyond float32, and so beyond bfloat16
+        return math.copysign(math.inf, number)
     if number != number:
         return number
     bits = bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000
