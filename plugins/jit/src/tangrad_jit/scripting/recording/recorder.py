@@ -37,6 +37,13 @@ from tangrad_jit.scripting.recording.dead_code import without_dead
 from tangrad_jit.scripting.recording.following import following
 from tangrad_jit.scripting.recording.sizes import TracedInt
 from tangrad_jit.scripting.recording.splitting import Mark, split
+from tangrad_jit.scripting.recording.told import (
+    devices_of,
+    holds_sizes,
+    holds_tensors,
+    is_size,
+    storage_of,
+)
 from tangrad_jit.scripting.recording.unit import RecordedModule, RecordedUnit
 from tangrad_jit.scripting.source.places import Place, ScriptError, Source
 from tangrad_jit.scripting.tree.nodes import (
@@ -146,7 +153,7 @@ class Recording(TorchFunctionMode):
                 self.module(child, inner, GetAttr(expr.place, inner, expr, name))
 
     def _know(self, tensor: Any, expr: Expr) -> None:
-        self._storages.add(_storage_of(tensor))
+        self._storages.add(storage_of(tensor))
         if isinstance(expr, Local):
             self.shapes[expr.name] = shape_text(tensor)
         self._exprs[id(tensor)] = expr
@@ -183,7 +190,7 @@ class Recording(TorchFunctionMode):
             if isinstance(known, Local) and known.name in self._unnamed:
                 self._call_as_program(tensor, known.name)
             return known
-        if self._watch.has_made(tensor) or _storage_of(tensor) in self._storages - {0}:
+        if self._watch.has_made(tensor) or storage_of(tensor) in self._storages - {0}:
             raise ScriptError("a tensor is used that a call has made which is not seen", place)
         if tensor.requires_grad:
             raise ScriptError(
@@ -276,7 +283,7 @@ class Recording(TorchFunctionMode):
             self.reads_form |= attribute in _FORM
             return None
         place = self.place()
-        if any(map(tangrad.is_autocast_enabled, _devices_of(args))):
+        if any(map(tangrad.is_autocast_enabled, devices_of(args))):
             return ScriptError("autocast is active, whose conversions are no calls", place)
         try:
             if name in ("__getitem__", "__setitem__"):
@@ -285,7 +292,7 @@ class Recording(TorchFunctionMode):
                 if name == "__getitem__":
                     return expression_of(self.check, func, [owner, *parts], {}, place)
                 return SetItem(place, owner, parts, self.lift(args[2]))
-            if func in _MAKE_CONSTANTS and not _holds_sizes(args):
+            if func in _MAKE_CONSTANTS and not holds_sizes(args):
                 return _CONSTANT
             given = [self.lift(arg) for arg in args]
             named = {key: self.lift(value) for key, value in told(func, kwargs).items()}
@@ -303,7 +310,7 @@ class Recording(TorchFunctionMode):
             return result
         if made is _CONSTANT:
             return self._constant(result)
-        if not _holds_tensors(result) and not (type(result) is int and _is_size(func)):
+        if not holds_tensors(result) and not (type(result) is int and is_size(func)):
             if isinstance(result, tangrad.Size):
                 return self._size(made, args[0], result)
             if result is None and getattr(func, "__name__", "") not in _QUIET:
@@ -575,33 +582,6 @@ def is_straight(unit: Unit) -> bool:
         return False
     called = [node.unit for node in every(unit.body) if isinstance(node, (Call, Invoke))]
     return all(one is None or is_straight(one) for one in called)
-
-
-def _storage_of(tensor: Any) -> int:
-    """Return where a tensor's memory begins, or 0 of one that has none."""
-    return int(tensor.untyped_storage().data_ptr()) if tensor.layout == tangrad.strided else 0
-
-
-def _devices_of(item: Any) -> set[str]:
-    if isinstance(item, (tuple, list)):
-        return {name for member in item for name in _devices_of(member)}
-    return {item.device.type} if isinstance(item, tangrad.Tensor) else set()
-
-
-def _is_size(func: Any) -> bool:
-    return getattr(func, "__name__", "") in ("size", "numel", "nelement")
-
-
-def _holds_tensors(item: Any) -> bool:
-    if isinstance(item, (tuple, list)):
-        return any(map(_holds_tensors, item))
-    return isinstance(item, tangrad.Tensor)
-
-
-def _holds_sizes(item: Any) -> bool:
-    if isinstance(item, (tuple, list)):
-        return any(map(_holds_sizes, item))
-    return isinstance(item, TracedInt)
 
 
 def _is_of_tensors(kind: Type) -> bool:
