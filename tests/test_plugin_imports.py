@@ -29,7 +29,7 @@ KNOWN = (
     *("tangrad._fused_", "tangrad._standard_gamma", "tangrad._sample_dirichlet"),
     "tangrad.nn.modules.module._IncompatibleKeys",
     *("tangrad.nn.modules.batchnorm._BatchNorm", "tangrad.TypedStorage._untyped_storage"),
-    *("tangrad._unsafe_view", "tuple._make"),
+    *("tangrad._unsafe_view", "tuple._make", "tangrad.Tensor._make_wrapper_subclass"),
 )
 IMPORT = re.compile(r"^\s*(?:from\s+(tangrad[\w.]*)\s+c?import\s+(.+)|c?import\s+(tangrad[\w.]*))")
 DECLARED = re.compile(r"^\s*cdef .*$", re.MULTILINE)

@@ -360,7 +360,7 @@ class _Session:
                 check_result(leaf)
                 recording.leaves.append(("output", len(graph.outputs)))
                 value = recorder.value_of(leaf)
-                if leaf._base is not None and recorder.is_written_uncounted(value):
+                if leaf._is_view() and recorder.is_written_uncounted(value):
                     raise CaptureError("a view is returned of what was written through .data")
                 if id(leaf) in held and all(entry.tensor is not leaf for entry in graph.inputs):
                     raise CaptureError(

@@ -15,7 +15,7 @@ import tangrad
 from tangrad.plugin import call_unrecorded
 from tangrad_jit._run import Program
 from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, values_in
-from tangrad_jit.graph.types import ITEMSIZE, TensorType
+from tangrad_jit.graph.types import ITEMSIZE, TensorType, contiguous_stride
 from tangrad_jit.passes import branches
 from tangrad_jit.passes.branches import ParallelRegion, Step
 from tangrad_jit.passes.in_place_reuse import WRITE_INTO_FIRST
@@ -175,7 +175,8 @@ class Plan:
                 if not native or away or gaps:
                     self._kind[value] = "python"
                 elif value in self._returned:
-                    self._kind[value] = "fresh" if value.type.contiguous else "strided"
+                    usual = value.type.stride == contiguous_stride(value.type.shape)
+                    self._kind[value] = "fresh" if usual else "strided"
                 else:
                     self._kind[value] = "arena"
 

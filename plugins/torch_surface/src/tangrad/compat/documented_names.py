@@ -40,9 +40,9 @@ SECTIONS: dict[str, str] = {
         "Tensor.conj_physical_ Tensor.layout Tensor.logical_not_ Tensor.nan_to_num_ Tensor.sum "
         "Tensor.triu_ conj_physical_ ctc_loss distributions.ContinuousBernoulli embedding "
         "embedding_bag gradient layout nan_to_num_ nn.functional.ctc_loss nn.functional.embedding "
-        "nn.functional.embedding_bag nn.functional.scaled_grouped_mm nn.functional.scaled_mm "
-        "nn.functional.threshold_ optim.swa_utils.AveragedModel set_printoptions strided sum "
-        "threshold_"
+        "nn.functional.embedding_bag nn.functional.linear nn.functional.scaled_grouped_mm "
+        "nn.functional.scaled_mm nn.functional.threshold_ optim.swa_utils.AveragedModel "
+        "set_printoptions strided sum threshold_"
     ),
     "results": (
         "Tensor.abs Tensor.angle Tensor.as_strided_scatter Tensor.asinh Tensor.cholesky_inverse "
@@ -85,11 +85,12 @@ SECTIONS: dict[str, str] = {
     ),
     "not-there-yet": "Tensor.index jagged sparse_bsc sparse_bsr sparse_csc",
     "what-pytorchs-own-tests-ask-for": (
-        "Tensor.grad Tensor.index_fill_ Tensor.index_put_ Tensor.index_reduce Tensor.masked_fill_ "
-        "Tensor.put_ Tensor.scatter_reduce autograd.functional.jacobian autograd.grad "
-        "func.functional_call func.grad func.jacfwd func.jvp func.vjp func.vmap index_put_ "
-        "index_reduce nn.functional.elu_ nn.functional.grad nn.functional.interpolate "
-        "nn.functional.leaky_relu_ nn.functional.max_unpool1d nn.grad scatter_reduce uint8 "
+        "Tensor.cpu Tensor.grad Tensor.index_fill_ Tensor.index_put_ Tensor.index_reduce "
+        "Tensor.masked_fill_ Tensor.put_ Tensor.resize_ Tensor.scatter_reduce Tensor.to_dense "
+        "autograd.functional.jacobian autograd.grad cpu func.functional_call func.grad func.jacfwd "
+        "func.jvp func.vjp func.vmap index_put_ index_reduce nn.functional.elu_ nn.functional.grad "
+        "nn.functional.interpolate nn.functional.leaky_relu_ nn.functional.max_unpool1d "
+        "nn.functional.threshold_ nn.grad scatter_reduce threshold_ uint8 "
         "use_deterministic_algorithms vmap"
     ),
     "quantization": (

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import tangrad
 from tangrad.ops.nn.convolution import ordered_channels_last
-from tangrad.plugin import get_intercept, op
+from tangrad.plugin import constant, get_intercept, op
 
 Taps = tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]
 
@@ -210,7 +210,8 @@ def _bands(make: Callable[..., Band], size: int, given: tuple[Any, ...]) -> tupl
 def _made(
     make: Callable[..., Band], size: int, given: tuple[Any, ...], dtype: Any, device: Any
 ) -> list[Any]:
-    return [x for band in _bands(make, size, given) for x in band.tensors(dtype, device)]
+    made = [x for band in _bands(make, size, given) for x in band.tensors(dtype, device)]
+    return [constant(x) for x in made]
 
 
 @lru_cache(maxsize=128)
@@ -220,7 +221,7 @@ def _kept(make: Callable[..., Any], *given: Any) -> Any:
         return make(*given)
 
 
-def constant(make: Callable[..., Any], *given: Any) -> Any:
+def kept(make: Callable[..., Any], *given: Any) -> Any:
     """Return the tensors that a function makes; they are kept while no program is recorded."""
     return _kept(make, *given) if get_intercept() is None else make(*given)
 
@@ -234,6 +235,4 @@ def summed_lines(input: Any, dim: int, make: Callable[..., Band], *given: Any) -
             matrix; a function of a module, as matrices are kept by it.
     """
     size = int(input.shape[dim])
-    return weighted_lines(
-        input, *constant(_made, make, size, given, input.dtype, input.device), dim
-    )
+    return weighted_lines(input, *kept(_made, make, size, given, input.dtype, input.device), dim)

@@ -8,7 +8,7 @@ import tangrad
 from tangrad.ops.nn.convolution import ordered_channels_last
 from tangrad.ops.nn.fusing import plain_on_host
 from tangrad.ops.nn.pooling.one_pass import WITH_PADDING, bounds
-from tangrad.ops.nn.weighted_lines import Band, constant, summed_lines
+from tangrad.ops.nn.weighted_lines import Band, kept, summed_lines
 from tangrad.plugin import Ints
 
 
@@ -63,7 +63,7 @@ def average_last(
         x = x / divisor
     else:
         given = (sizes, outs, kernel, stride, padding, divisor, x.dtype, x.device)
-        x = x / constant(_counts, *given)
+        x = x / kept(_counts, *given)
     return x if x.dtype == input.dtype else x.to(input.dtype)
 
 
