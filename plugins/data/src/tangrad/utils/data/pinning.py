@@ -41,7 +41,7 @@ def _rebuilt(data: Any, pinned: Any, mutable: type) -> Any:
         if not isinstance(data, mutable):
             return type(data)(pinned)
         # A copy keeps what the caller's class stores beside the items.
-        made = copy.copy(data)
+        made: Any = copy.copy(data)
         if isinstance(pinned, dict):
             made.update(pinned)
         else:
