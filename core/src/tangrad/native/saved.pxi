@@ -311,7 +311,7 @@ cdef bint is_constant(Saved s):
 
 
 def constant(Tensor t not None):
-    """Mark a small tensor of an op's own numbers: nodes that save nothing else can run again without it being asked for.
+    """Mark a small tensor of an op's own numbers: nodes that save nothing else can run again unasked.
 
     Returns:
         The tensor.

@@ -170,7 +170,8 @@ cdef class Tensor:
             raise TypeError("requires_grad_(): argument 'requires_grad' (position 1) must be bool, "
                             f"not {type(requires_grad).__name__}")
         if standing():
-            (<object>tg_tls.intercept).refuse_in_transforms("requires_grad_() (or perhaps using torch.autograd.functional.* APIs)")
+            (<object>tg_tls.intercept).refuse_in_transforms(
+                "requires_grad_() (or perhaps using torch.autograd.functional.* APIs)")
         set_requires_grad(self, requires_grad)
         return self
 
