@@ -422,6 +422,7 @@ TABLE: dict[str, Any] = {
         for name in ("is_sparse", "is_quantized", "is_mkldnn", "is_nested", "is_sparse_csr")
     },
     # A name of PyTorch's for `grad`, which programs write to.
+    "_cdata": property(id),  # by which programs tell whether two names are of one tensor
     "_grad": property(lambda self: self.grad, lambda self, grad: setattr(self, "grad", grad)),
     "_grad_fn": property(lambda self: self.grad_fn, None, _keep_history),
     "T": property(_transposed),

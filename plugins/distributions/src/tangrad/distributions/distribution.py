@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import tangrad
@@ -68,6 +69,7 @@ class Distribution(Keeper):
             vars(self).pop("_validate_args", None)
         if self._validate_args:
             self._validate_parameters()
+        super().__init__()  # a program's distribution may be a module, too
 
     def _take(self, validate_args: bool | None, **parameters: Any) -> None:
         """Broadcast the parameters of a distribution of single numbers, and keep them."""
@@ -117,13 +119,19 @@ class Distribution(Keeper):
         return new
 
     def _is_expanded(self, name: str) -> bool:
-        return name in self.arg_constraints or not _is_lazy(type(self), name)
+        return self._constraint_of(name) is not None or not _is_lazy(type(self), name)
+
+    def _constraint_of(self, name: str) -> Any:
+        """Return the constraint of a parameter, also of one of a base class, or None."""
+        if name in self.arg_constraints:
+            return self.arg_constraints[name]
+        return _constraints_of(type(self)).get(name)
 
     def _expanded(self, name: str, value: Any, batch_shape: Any) -> Any:
         """Return what an attribute is after `expand`."""
-        if name in self.arg_constraints:
-            event_dim = self.arg_constraints[name].event_dim
-            return value.expand(batch_shape + value.shape[value.dim() - event_dim :])
+        constraint = self._constraint_of(name)
+        if constraint is not None and hasattr(value, "expand"):
+            return value.expand(batch_shape + value.shape[value.dim() - constraint.event_dim :])
         if isinstance(value, Distribution):
             return value.expand(batch_shape + value.batch_shape[len(self._batch_shape) :])
         return value
@@ -313,3 +321,13 @@ def bregman_parts(family: ExponentialFamily) -> tuple[list[Any], Any, tuple[Any,
         value = family._log_normalizer(*parameters)
         slopes = tangrad.autograd.grad(value.sum(), parameters, create_graph=True)
     return parameters, value, slopes
+
+
+@cache
+def _constraints_of(kind: type) -> dict[str, Any]:
+    """Return the constraints of the parameters that a class and those before it state."""
+    found: dict[str, Any] = {}
+    for each in reversed(kind.__mro__):
+        stated = vars(each).get("arg_constraints")
+        found.update(stated if isinstance(stated, Mapping) else {})
+    return found

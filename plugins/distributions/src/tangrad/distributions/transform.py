@@ -44,6 +44,7 @@ class Transform(Keeper):
             raise ValueError(f"cache_size must be 0 or 1, got {cache_size}")
         self._cache_size = cache_size
         self._cached_x_y: tuple[Any, Any] = (None, None)
+        super().__init__()  # a program's transform may be a module, too
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_inverse_of"}

@@ -197,6 +197,8 @@ class ModuleList(_Numbered):
     def _key(self, index: Any) -> str:
         return str(_index(index, len(self)))
 
+    _get_abs_string_index = _key  # by which subclasses of programs ask
+
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return type(self)(list(self)[index])
