@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
 import tangrad  # noqa: E402
-from tangrad import nn  # noqa: E402
+from tangrad import Tensor, nn  # noqa: E402
 from tangrad.export import Dim  # noqa: E402
 
 F = nn.functional
@@ -355,3 +358,34 @@ def test_a_device_is_written_and_not_replaced(tmp_path: Path) -> None:
     link.symlink_to("/dev/null")
     tangrad.onnx.export(nn.Linear(2, 2), (tangrad.ones(1, 2),), link)
     assert Path("/dev/null").is_char_device()
+
+
+def test_a_model_goes_into_an_open_file() -> None:
+    file = io.BytesIO()
+    model, x = nn.Linear(2, 3), tangrad.randn(4, 2)
+    tangrad.onnx.export(model, (x,), file, dynamo=False)
+    evaluator = ReferenceEvaluator(onnx.load_from_string(file.getvalue()))
+    (found,) = evaluator.run(None, {evaluator.input_names[0]: x.numpy()})
+    assert tangrad.from_numpy(found).allclose(model(x), atol=1e-6)
+    with pytest.raises(tangrad.onnx.errors.OnnxExporterError, match="give a path"):
+        tangrad.onnx.export(model, (x,), dynamo=True).save(io.BytesIO(), external_data=True)
+
+
+class Turned(nn.Module):
+    def forward(self, x: Tensor, by: Tensor) -> Tensor:
+        angle = by.item()
+        turn = tangrad.tensor([[[1.0, angle, 0.0], [-angle, 1.0, 0.0]]])
+        grid = nn.functional.affine_grid(turn, (1, 1, 3, 4), align_corners=False)
+        return nn.functional.grid_sample(x, grid, align_corners=False) + tangrad.ones(4)
+
+
+def test_a_traced_model_samples_between_elements() -> None:
+    pytest.importorskip("tangrad_jit")
+    file = io.BytesIO()
+    x, by = tangrad.rand(1, 1, 3, 4), tangrad.tensor(0.2)
+    with pytest.warns(tangrad.jit.TracerWarning):
+        tangrad.onnx.export(Turned(), (x, by), file, dynamo=False, input_names=["x", "by"])
+    evaluator = ReferenceEvaluator(onnx.load_from_string(file.getvalue()))
+    given = {"x": x.numpy(), "by": by.numpy()}
+    (found,) = evaluator.run(None, {k: given[k] for k in evaluator.input_names})
+    assert tangrad.from_numpy(found).allclose(Turned()(x, by), atol=1e-5)

@@ -32,7 +32,7 @@ _SEVERAL = 3
 def export(
     model: Any,
     args: tuple[Any, ...] = (),
-    f: str | os.PathLike[str] | None = None,
+    f: Any = None,
     *,
     kwargs: dict[str, Any] | None = None,
     verbose: bool | None = None,
@@ -68,7 +68,7 @@ def export(
     Args:
         model: a module, a function of tensors, or an `ExportedProgram`.
         args, kwargs: example arguments.
-        f: where the file is written; None writes none.
+        f: the path of the file, or a binary file that is open for writing; None writes none.
         input_names, output_names: for the first inputs and outputs.
         opset_version: of ai.onnx, from 13 on; 18 by default.
         dynamo: with False the result is None, as that of PyTorch's older exporter, and a module

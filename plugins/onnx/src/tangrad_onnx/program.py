@@ -138,7 +138,7 @@ class ONNXProgram:
         """Write the model; a failure leaves no file.
 
         Args:
-            destination: a path.
+            destination: a path, or a binary file that is open for writing.
             include_initializers, keep_initializers_as_inputs: accepted.
             external_data: whether weights go into a file of their own; None where they need one.
         """
@@ -180,17 +180,31 @@ def _close(expected: Tensor, found: Any) -> bool:
     return bool(np.allclose(have, want, rtol=rtol, atol=rtol * 0.1 * largest, equal_nan=True))
 
 
+_MOST = 2**31 - 2**20  # bytes of a message
+
+
 def _save(model: ModelProto, path: Any, external_data: bool | None) -> None:
     """Write a model such that a failure leaves no file.
 
     Args:
         model: the model.
-        path: of the file.
+        path: of the file; or an open file, which takes the model whole.
         external_data: whether weights go into a file of their own; None where they are above 2 GB.
+
+    Raises:
+        OnnxExporterError: weights of more than 2 GB cannot stand in an open file.
     """
+    if hasattr(path, "write"):
+        if external_data or model.ByteSize() > _MOST:
+            raise OnnxExporterError(
+                "export: an open file takes no weights of their own file, nor more than 2 GB; "
+                "give a path"
+            )
+        path.write(model.SerializeToString())
+        return
     target = Path(path).resolve()  # a link stays one
     if external_data is None:
-        external_data = model.ByteSize() > 2**31 - 2**20
+        external_data = model.ByteSize() > _MOST
     if external_data:
         _save_in_two(model, target)
         return

@@ -284,6 +284,7 @@ _DEFINED = (
     "_norms",
     "_pdist",
     "_total_norm",
+    "_weighted_gather",
     "_weighted_lines",
     "as_log_softmax",
     "convolution_weight_bias",

@@ -225,7 +225,7 @@ def filled(w: Writer, sizes: Any, value: Any, dtype: Any) -> str:
     number = value.name if isinstance(value, Value) else w.constant(value, dtype)
     if isinstance(value, Value):
         number = w.cast(number, value.dtype, dtype)
-    return str(w.op("Expand", number, w.sizes(list(sizes))))
+    return str(w.op("Expand", number, w.sizes([sizes] if isinstance(sizes, int) else list(sizes))))
 
 
 @form("full", whole=True)
