@@ -1,5 +1,7 @@
 """Scripted programs: what they give, and what they raise, as in PyTorch."""
 
+import io
+
 import pytest
 import torch
 from script_sides import OURS, WANTED, close, outcome
@@ -93,3 +95,13 @@ class Swaps(tangrad.nn.Module):
     def forward(self, x: tangrad.Tensor) -> tangrad.Tensor:
         self.does = self.two
         return self.does.forward(x)
+
+
+def test_types_are_texts_which_archives_do_not_hold():
+    def told(x, n: int):
+        return f"{type(x)} {type(n)}"
+
+    scripted = tangrad.jit.script(told)
+    assert scripted(tangrad.ones(1), 2) == "<class 'tangrad.Tensor'> <class 'int'>"
+    with pytest.raises(RuntimeError, match="type"):
+        scripted.save(io.BytesIO())

@@ -55,6 +55,7 @@ round(num a) -> float :: rt_round(_0)
 __derive_index(int index, int start, int step) -> int :: int: _1 + _0 * _2
 __range_length(int lo, int hi, int step) -> int :: rt_range_length(_0, _1, _2)
 gcd(int a, int b) -> int :: rt_gcd(_0, _1)
+type_text(any self) -> str :: str(type(_0))
 _get_tracing_state() -> bool :: False
 _single(int x) -> int[] :: [_0] * 1
 _single(int[] x) -> int[] :: _0

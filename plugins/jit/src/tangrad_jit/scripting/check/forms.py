@@ -480,6 +480,7 @@ NAMED_FORMS: dict[str, Value] = {
     "hasattr": RawForm("hasattr", type_forms.has_attribute),
     "getattr": RawForm("getattr", type_forms.get_attribute),
     "id": Form("id", _id),
+    "type": NamedBuiltin("type_text"),
     "super": RawForm("super", type_forms.super_of),
     "print": Form("print", _print),
     "int": NamedBuiltin("Int"),

@@ -289,6 +289,10 @@ class Printer:
             return f"uninitialized({self.type(node.type)})"
         if not node.builtin.namespace and self.is_for_archive:
             raise UnprintableError("dict() of a dict and of names has no form in archives")
+        if name == "type_text":
+            if self.is_for_archive:
+                raise UnprintableError("type(...) has no form in archives")
+            return f"type({self.expr(node.args[0])})"
         if name in _AS_CALLS:
             return f"{_AS_CALLS[name]}({self._each(node.args)})"
         if name in _FOLDED:
