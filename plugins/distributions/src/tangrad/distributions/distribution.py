@@ -125,7 +125,7 @@ class Distribution(Keeper):
         """Return the constraint of a parameter, also of one of a base class, or None."""
         if name in self.arg_constraints:
             return self.arg_constraints[name]
-        return _constraints_of(type(self)).get(name)
+        return _constraints_of(type(self)).get(name)  # type: ignore[arg-type]
 
     def _expanded(self, name: str, value: Any, batch_shape: Any) -> Any:
         """Return what an attribute is after `expand`."""
