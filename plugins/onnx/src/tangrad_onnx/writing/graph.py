@@ -37,23 +37,10 @@ class ValueType(NamedTuple):
 
     def scalarType(self) -> str | None:
         """Return the name of the tensor type of the dtype, such as "Float"."""
-        return None if self.dtype is None else _SCALAR_TYPES.get(str(self.dtype).rpartition(".")[2])
-
-
-_SCALAR_TYPES = {
-    "float32": "Float",
-    "float64": "Double",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "int64": "Long",
-    "int32": "Int",
-    "int16": "Short",
-    "int8": "Char",
-    "uint8": "Byte",
-    "bool": "Bool",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-}
+        if self.dtype is None:
+            return None
+        named: str = tangrad.empty(0, dtype=self.dtype).type()
+        return named.rpartition(".")[2].removesuffix("Tensor")
 
 
 class Value(NamedTuple):
