@@ -515,10 +515,3 @@ def storage_of_another(x, y):
 @case((t([1.0, 2.0], [3.0, 4.0]), torch.tensor([1, 0])))
 def items_by_name(x, at):
     return x.__getitem__(at), x.__getitem__(x > 2)
-
-
-@case((torch.tensor([1.0]), 1))
-def type_in_a_message(x, n: int):
-    if n > 5:
-        raise ValueError(f"got {type(x)}")
-    return n
