@@ -8,9 +8,7 @@ give beside one, with one thread within ops.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import io
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -18,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jit_scripts import CLOCKS, in_threads, least_times
+from jit_scripts import CLOCKS, in_threads, least_times, scripted_module
 
 import tangrad
 
@@ -31,15 +29,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
 
 def models(side: Any, name: str) -> Any:
     """Return the module of the models for a framework."""
-    sys.modules["scripted_side"] = side
-    path = Path(__file__).with_name("jit_script_nets.py")
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[name] = made
-    spec.loader.exec_module(made)
-    return made
+    return scripted_module(side, name, "jit_script_nets.py")
 
 
 def saved(side: Any, model: Any) -> bytes:

@@ -25,8 +25,13 @@ PUZZLE = "8000000000036000000700902000500070000000457000001000300010000680085000
 
 def programs(side: Any, name: str) -> Any:
     """Return the module of the programs for a framework."""
+    return scripted_module(side, name, "jit_script_programs.py")
+
+
+def scripted_module(side: Any, name: str, file: str) -> Any:
+    """Return a file beside this one as a module of a name, for a framework."""
     sys.modules["scripted_side"] = side
-    path = Path(__file__).with_name("jit_script_programs.py")
+    path = Path(__file__).with_name(file)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
