@@ -123,3 +123,19 @@ def test_numpys_numbers_are_attributes(sides):
     scripted = tangrad.jit.script(Scaled())
     assert scripted(tangrad.ones(1)).tolist() == [2.5]
     assert type(scripted.factor) is float
+
+
+def resized_by_level(x):
+    if "AVX" in tangrad.backends.cpu.get_cpu_capability():
+        return x + 1
+    return x + 1.0
+
+
+def test_scripts_ask_for_the_level_of_kernels():
+    scripted = tangrad.jit.script(resized_by_level)
+    assert scripted(tangrad.ones(2)).tolist() == [2, 2]
+    file = io.BytesIO()
+    tangrad.jit.save(scripted, file)
+    assert torch.jit.load(io.BytesIO(file.getvalue()))(torch.ones(2)).tolist() == [2, 2]
+    asked = tangrad.jit.script(tangrad.backends.cpu.get_cpu_capability)
+    assert asked() == tangrad.backends.cpu.get_cpu_capability()

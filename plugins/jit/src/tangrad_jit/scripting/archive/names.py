@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tangrad
+from tangrad.backends.cpu import get_cpu_capability
 from tangrad.plugin import find_op
 from tangrad_jit.scripting.archive.inner_ops import INNER_OPS, SEVERAL
 from tangrad_jit.scripting.archive.upgraders import upgraded
@@ -341,6 +342,10 @@ def _grad_enabled(check: Any, args: list[Expr], kwargs: dict[str, Expr], place: 
     return OpCall(place, kinds.BOOL, "aten::is_grad_enabled", tangrad.is_grad_enabled, [])
 
 
+def _cpu_capability(check: Any, args: list[Expr], kwargs: dict[str, Expr], place: Place) -> Expr:
+    return OpCall(place, kinds.STR, "aten::_get_cpu_capability", get_cpu_capability, [])
+
+
 def _set_grad(check: Any, args: list[Expr], kwargs: dict[str, Expr], place: Place) -> Expr:
     builtin = Builtin("set_grad_enabled", "rt_set_grad_enabled(_0)")
     return Apply(place, kinds.NONE, builtin, args)
@@ -366,6 +371,7 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "wait": _waited,
     "is_grad_enabled": _grad_enabled,
     "set_grad_enabled": _set_grad,
+    "_get_cpu_capability": _cpu_capability,
     "RaiseException": _raise,
     "_unwrap_optional": _unwrapped,
     "unchecked_unwrap_optional": _unwrapped,

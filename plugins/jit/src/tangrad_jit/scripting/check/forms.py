@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tangrad
+from tangrad.backends.cpu import get_cpu_capability
 from tangrad_jit.scripting.check import type_forms
 from tangrad_jit.scripting.check.builtins import choose_builtin
 from tangrad_jit.scripting.check.values import Loop, Many, Value, described
@@ -455,12 +456,13 @@ def _size(check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place)
     return found
 
 
-def _zero_dimensional(name: str, kind: Type) -> Caller:
+def _zero_dimensional(name: str, kind: Type, function: Any = None) -> Caller:
     """Make the function that asks a question which no op answers."""
+    function = function or getattr(tangrad, name)
 
     def make(check: Any, args: Any, kwargs: Any, place: Place) -> Expr:
         given = [check.expr_of(arg, place) for arg in args]
-        return OpCall(place, kind, f"aten::{name}", getattr(tangrad, name), given, {})
+        return OpCall(place, kind, f"aten::{name}", function, given, {})
 
     return make
 
@@ -536,6 +538,10 @@ def _forms_of_objects() -> dict[int, tuple[Any, Value]]:
             ),
             tangrad.get_default_dtype: Form(
                 "get_default_dtype", _zero_dimensional("get_default_dtype", kinds.DTYPE)
+            ),
+            get_cpu_capability: Form(
+                "_get_cpu_capability",
+                _zero_dimensional("_get_cpu_capability", kinds.STR, get_cpu_capability),
             ),
             tangrad.Generator: NamedBuiltin("Generator"),
             tangrad.manual_seed: Form("manual_seed", _zero_dimensional("manual_seed", kinds.NONE)),

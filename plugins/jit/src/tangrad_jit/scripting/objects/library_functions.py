@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad.backends.cpu import get_cpu_capability
 from tangrad_jit.scripting.check.op_calls import OpSignature, Parameter, signatures
 from tangrad_jit.scripting.objects.compilation_unit import CompilationUnit
 from tangrad_jit.scripting.objects.function import ScriptedFunction
@@ -16,6 +17,8 @@ _KINDS = {"Tensor": "Tensor", "dtype": "int"} | {k: k for k in ("bool", "int", "
 
 def scripted_library_function(function: Any) -> ScriptedFunction | None:
     """Return a function of `nn.functional` scripted, or None where it is none of one signature."""
+    if function is get_cpu_capability:
+        return _defined("def get_cpu_capability() -> str:\n    return _callee()\n", function)
     callee = getattr(function, "__wrapped__", function)
     definition = getattr(callee, "definition", None)
     namespace = getattr(definition, "namespace", "")
@@ -23,8 +26,10 @@ def scripted_library_function(function: Any) -> ScriptedFunction | None:
         return None
     found = signatures(callee)
     text = _text(found[0]) if len(found) == 1 else None
-    if text is None:
-        return None
+    return None if text is None else _defined(text, function)
+
+
+def _defined(text: str, function: Any) -> ScriptedFunction:
     made = CompilationUnit()
     made.define(text, rcb=lambda name: function if name == "_callee" else None)
     return made.get_functions()[0]
