@@ -369,3 +369,22 @@ def test_a_later_gradient_comes_before_an_earlier_one():
         return x.grad._indices().tolist(), x.grad._values().tolist()
 
     assert gradient(tangrad) == gradient(torch)
+
+
+@pytest.mark.parametrize("kind", ["to_sparse", "to_sparse_csr"])
+def test_gradients_of_dense_forms_have_the_places_of_what_they_are_of(kind):
+    def gradients(framework):
+        x = getattr(framework.tensor([[1.0, 0, 2], [0, 0, 3]]), kind)().requires_grad_()
+        weight = framework.tensor([[1.0, 2, 3], [4, 5, 6]])
+        (first,) = framework.autograd.grad((x.to_dense() * weight).sum(), x)
+        (x.to_dense() * weight).sum().backward()
+        return described([first, x.grad])
+
+    assert gradients(tangrad) == gradients(torch)
+
+
+def test_gradients_of_values_pass_dense_forms():
+    values = tangrad.tensor(VALUES, requires_grad=True)
+    x = tangrad.sparse_coo_tensor(tangrad.tensor(INDICES), values, (2, 3))
+    (x.to_dense() * tangrad.arange(6.0).reshape(2, 3)).sum().backward()
+    assert values.grad.tolist() == [2, 3, 5, 2]

@@ -243,8 +243,25 @@ def _set_coalesced(t: Any, value: bool) -> Any:
     return replace_components(t, held, metadata={COALESCED: bool(value)}, writer="_coalesced_")
 
 
+def to_dense(t: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
+    """Return the strided tensor of the same values.
+
+    Its gradient has the layout and the places of `t`, as PyTorch's.
+
+    Args:
+        t: a tensor of a sparse layout, of any shape.
+        dtype: of the result. Default: that of `t`.
+        masked_grad: False gives a strided gradient, of the places that `t` has not, too.
+    """
+    definition = t.layout.definition
+    masked = tangrad.is_grad_enabled() and t.requires_grad and masked_grad is not False
+    made = definition.to_dense(t) if masked else definition.dense(t)
+    return made if dtype is None else made.to(dtype)
+
+
 Coo.methods = {
     "is_sparse": True,
+    "to_dense": to_dense,
     "coalesce": coalesce,
     "is_coalesced": is_coalesced,
     "indices": _of_coalesced("indices"),

@@ -80,7 +80,7 @@ class Csr(Layout):
 
     def to_dense(self, t: Any) -> Any:
         """Return the strided matrix."""
-        return to_indices(t).to_dense()
+        return coo.COO.definition.to_dense(to_indices(t))
 
     def from_dense(self, dense: Any) -> Any:
         """Return the elements that are not zero."""
@@ -127,6 +127,7 @@ def from_coo(t: Any) -> Any:
 
 Csr.methods = {
     "is_sparse_csr": True,
+    "to_dense": coo.to_dense,
     "crow_indices": lambda t: components(t)["crow_indices"],
     "col_indices": lambda t: components(t)["col_indices"],
     "values": lambda t: component(t, "values"),
