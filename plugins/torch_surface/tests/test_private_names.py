@@ -148,3 +148,19 @@ def test_an_alias_is_refused_beside_pytorch():
     )
     assert done.returncode == 1
     assert "PyTorch itself is installed" in done.stderr
+
+
+def test_products_of_refs_go_over_several_dimensions():
+    from tangrad.compat.stand_in import PRIVATE
+
+    prod = PRIVATE["_refs"]["prod"]
+    x = tangrad.arange(1, 25, dtype=tangrad.float64).reshape(2, 3, 4)
+    assert prod(x, (0, -1)).equal(x.prod(2).prod(0))
+    assert prod(x, [0, 2], keepdim=True).shape == (1, 3, 1)
+    assert prod(x).equal(prod(x, ()))
+    assert prod(tangrad.tensor(3)).item() == 3
+    assert prod(x.int(), (0, 1), dtype=tangrad.float32).dtype is tangrad.float32
+    with pytest.raises(RuntimeError, match="twice"):
+        prod(x, (0, 0))
+    with pytest.raises(IndexError):
+        prod(x, (0, 3))

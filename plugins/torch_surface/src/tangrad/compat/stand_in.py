@@ -108,6 +108,31 @@ def _names_of(module: str) -> dict[str, Any]:
     return {"__getattr__": answer}
 
 
+def _prod_over(a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """Multiply the elements over several dimensions, as `torch._refs.prod` does; `prod` takes one.
+
+    Args:
+        a: a tensor of any shape.
+        dim: a dimension, or a sequence of them; all dimensions where it is None or empty.
+        keepdim: whether reduced dimensions stay, with size 1.
+        dtype: of the result. Default: that of `a`, int64 for integers.
+
+    Raises:
+        RuntimeError: a dimension appears twice.
+        IndexError: there is no such dimension.
+    """
+    from tangrad import prod
+
+    dims = [dim] if isinstance(dim, int) else list(dim or range(a.ndim))
+    named = sorted((d + a.ndim if -a.ndim <= d < 0 else d for d in dims), reverse=True)
+    if len(set(named)) < len(named):
+        raise RuntimeError(f"prod: dim {dims} names a dimension of {list(a.shape)} twice")
+    result = a if named else prod(a, dtype=dtype)
+    for each in named:
+        result = prod(result, each, keepdim, dtype=dtype)
+    return result
+
+
 # Private modules that other libraries import, and what they take from them.
 PRIVATE: dict[str, dict[str, Any]] = {
     "_jit_internal": {
@@ -158,6 +183,7 @@ PRIVATE: dict[str, dict[str, Any]] = {
         for place in ("", ".fft", ".linalg", ".nn", ".nn.functional", ".special")
     },
 }
+PRIVATE["_refs"]["prod"] = _prod_over
 
 
 class Finder:
