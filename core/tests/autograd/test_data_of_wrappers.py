@@ -37,3 +37,24 @@ def test_data_is_not_exchanged_between_a_wrapper_and_a_tensor():
         with pytest.raises(RuntimeError, match="unwrap it first"):
             target.data = value
     assert plain.tolist() == [1, 1]
+
+
+def test_the_storage_of_a_wrapper_tells_its_size_and_has_no_memory():
+    storage = Wrapper(tangrad.ones(3, 2)).untyped_storage()
+    assert storage.nbytes() == storage.size() == len(storage) == 24
+    for use in (
+        storage.data_ptr,
+        lambda: storage.resize_(0),
+        lambda: storage.fill_(0),
+        lambda: storage.copy_(storage),
+        lambda: tangrad.empty(0).set_(storage),
+        storage.tolist,
+    ):
+        with pytest.raises(RuntimeError, match="on an invalid python storage"):
+            use()
+
+
+def test_a_wrapper_is_set_to_the_storage_of_another():
+    target, source = Wrapper(tangrad.ones(3)), Wrapper(tangrad.zeros(3))
+    target.set_(source)
+    assert target.untyped_storage() is source.untyped_storage()

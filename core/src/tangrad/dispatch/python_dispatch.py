@@ -215,7 +215,7 @@ def _local_scalar_dense(self: Any) -> Any:
 
 def item_below_recording(t: Any) -> tuple[bool, Any]:
     """Return item() of a wrapper subclass, which its `__torch_dispatch__` handler answers."""
-    if t.untyped_storage().data_ptr():
+    if any(t.untyped_storage()._handle):
         return False, None
     result = type(t).__torch_dispatch__(_local_scalar_dense, (type(t),), (t,), {})
     return True, result.item() if isinstance(result, _C.Tensor) else result

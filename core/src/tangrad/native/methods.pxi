@@ -116,7 +116,8 @@ def set_storage(Tensor t not None, UntypedStorage storage not None, int64_t offs
     for i in range(len(shape)):
         a[i], b[i] = shape[i], stride[i]
     nbytes = bytes_reached(len(shape), a, b, offset, t.dtype_.itemsize)
-    if not placed(storage).dev.type.meta and nbytes > <int64_t>storage.nbytes_:
+    if not placed(storage).dev.type.meta and nbytes > <int64_t>storage.nbytes_ \
+            and not (t.flags & PY_DISPATCH and nbytes <= <int64_t>storage.stated):
         storage_resize(storage, nbytes)
     t.storage_ = placed(storage)
     t.slot_ = storage.dev.slot

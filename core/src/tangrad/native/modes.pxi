@@ -318,6 +318,8 @@ def make_wrapper(cls, tuple shape, tuple strides, int64_t offset, dtype d not No
         t.shape_[i], t.stride_[i] = shape[i], strides[i]
     t.offset_ = offset
     t.numel_ = count_elements(t.ndim_, t.shape_)
+    if not s.dev.type.meta:
+        s.stated = bytes_reached(t.ndim_, t.shape_, t.stride_, offset, d.itemsize)
     t.flags = PY_DISPATCH | (CONTIGUOUS if geometry_contiguous(t.ndim_, t.shape_, t.stride_) else 0)
     if requires_grad:
         t.flags |= REQUIRES_GRAD

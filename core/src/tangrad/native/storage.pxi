@@ -15,6 +15,7 @@ cdef class UntypedStorage:
     cdef object owner          # the foreign object whose memory this is, or None
     cdef bint resizable_
     cdef bint lent             # its address is known to somebody outside, who may look or write
+    cdef size_t stated         # bytes of a wrapper subclass, whose storage has no memory
     cdef int64_t waits         # not 0: work on its memory is queued, and `data` is NULL until it is done
     cdef object __weakref__
 
@@ -40,18 +41,20 @@ cdef class UntypedStorage:
 
     def nbytes(self):
         """Return the size in bytes."""
-        return self.nbytes_
+        return self.nbytes_ or self.stated
 
     def size(self):
         """Return the size in bytes."""
-        return self.nbytes_
+        return self.nbytes_ or self.stated
 
     def __len__(self):
-        return self.nbytes_
+        return self.nbytes_ or self.stated
 
     def data_ptr(self):
         """Return handle + offset: on host devices the address of the first byte."""
         settle(self)
+        if self.stated:
+            raise no_memory("access the data pointer")
         return self.handle + self.offset
 
     def resizable(self):
@@ -64,7 +67,7 @@ cdef class UntypedStorage:
         return self
 
     def __repr__(self):
-        return f"<{shown_as}UntypedStorage(device={self.device}, nbytes={self.nbytes_})>"
+        return f"<{shown_as}UntypedStorage(device={self.device}, nbytes={self.nbytes()})>"
 
     @property
     def _handle(self):
@@ -95,6 +98,10 @@ cdef inline int settle(UntypedStorage s) noexcept:
     if s.waits:
         work_queue.settle()
     return 0
+
+
+cdef object no_memory(str what):
+    return RuntimeError(f"Attempted to {what} on an invalid python storage: a wrapper subclass has no memory of its own")
 
 
 cdef void storage_release(PyObject* x) noexcept:
@@ -165,7 +172,9 @@ def place_storage(UntypedStorage s not None, UntypedStorage beside not None, siz
 cdef int storage_resize(UntypedStorage s, size_t nbytes) except -1:
     cdef UntypedStorage old
     settle(s)
-    if not placed(s).resizable_:
+    if placed(s).stated:
+        raise no_memory(f"reach {nbytes} bytes")
+    if not s.resizable_:
         raise RuntimeError(f"storage of {s.nbytes_} bytes on {s.dev.device} cannot be resized: "
                            "its memory belongs to another object; copy the tensor with .clone() first")
     old = UntypedStorage.__new__(UntypedStorage)

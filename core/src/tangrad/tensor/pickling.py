@@ -223,7 +223,7 @@ def deepcopy_tensor(x: Any, memo: dict[int, Any]) -> Any:
 def _is_wrapper(x: Any) -> bool:
     """Whether `__torch_dispatch__` of its class stands for values that a tensor does not have."""
     wraps = hasattr(type(x), "__torch_dispatch__") and x.device.type != "meta"
-    return wraps and x.numel() > 0 and x.untyped_storage().data_ptr() == 0
+    return wraps and x.numel() > 0 and not any(x.untyped_storage()._handle)
 
 
 def _on_copied_storage(source: Any, memo: dict[int, Any]) -> Any:

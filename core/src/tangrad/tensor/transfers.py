@@ -18,7 +18,7 @@ def is_pinned(self: Any, device: Any = None) -> bool:
     """Return whether the memory is page-locked; `device` is accepted and means nothing."""
     if self.device.type != "cpu" or self.numel() == 0:
         return False
-    address = self.untyped_storage().data_ptr()
+    address = sum(self.untyped_storage()._handle)
     return any(pinned.holds(address) for pinned in _pinning().values())
 
 

@@ -261,7 +261,7 @@ class Purposes:
                 number = self._allocators.get(t.device)
             if number is not None and t.layout is tangrad.strided and t.numel():
                 storage = t.untyped_storage()
-                _record.mark(number, storage.data_ptr(), storage.nbytes(), purpose)
+                _record.mark(number, sum(storage._handle), storage.nbytes(), purpose)
 
     def of_gradients(self, optimizer: Any) -> None:
         """Mark an optimizer's gradients, which are new in every step."""

@@ -87,7 +87,8 @@ class ExcludeDispatchKeyGuard:
 
 def _is_alias_of(a: Any, b: Any) -> bool:
     """Return whether two tensors see the same memory."""
-    return bool(a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr())
+    mine, other = a.untyped_storage(), b.untyped_storage()
+    return mine is other or bool(mine._handle == other._handle != (0, 0))
 
 
 def _transforms_active() -> bool:

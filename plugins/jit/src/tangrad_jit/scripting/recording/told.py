@@ -12,7 +12,7 @@ __all__ = ["devices_of", "holds_sizes", "holds_tensors", "is_size", "storage_of"
 
 def storage_of(tensor: Any) -> int:
     """Return where a tensor's memory begins, or 0 of one that has none."""
-    return int(tensor.untyped_storage().data_ptr()) if tensor.layout == tangrad.strided else 0
+    return sum(tensor.untyped_storage()._handle) if tensor.layout == tangrad.strided else 0
 
 
 def devices_of(item: Any) -> set[str]:
