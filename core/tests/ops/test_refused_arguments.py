@@ -145,3 +145,25 @@ def test_words_that_programs_match_are_in_refusals(kind):
     for library in (tangrad, torch):
         with pytest.raises((RuntimeError, TypeError), match=words):
             call(library)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "cumsum", "cumprod", "nansum"])
+def test_a_dtype_other_than_that_of_out_is_refused(name):
+    x, out = tangrad.ones(3, 2), tangrad.zeros(3 if "cum" not in name else (3, 2))
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype float64"):
+        getattr(tangrad, name)(x, 1, out=out, dtype=tangrad.float64)
+    assert not out.any()
+    assert getattr(tangrad, name)(x, 1, out=out, dtype=tangrad.float32) is out
+
+
+@pytest.mark.parametrize("name", ["any", "all"])
+def test_truth_goes_to_bool_alone(name):
+    with pytest.raises(RuntimeError, match=f"{name} only supports bool tensor for result, got"):
+        getattr(tangrad, name)(tangrad.ones(3), out=tangrad.empty(()))
+
+
+def test_a_complex_number_is_no_real_one():
+    for kind in (int, float):
+        assert kind(tangrad.tensor(2 + 0j)) == 2
+        with pytest.raises(RuntimeError, match="cannot be converted to type"):
+            kind(tangrad.tensor(1.5j))

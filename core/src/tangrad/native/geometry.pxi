@@ -92,7 +92,7 @@ cdef Tensor contiguous_without_memory(int ndim, const int64_t* shape, int dtype_
     t.numel_ = count_elements(ndim, shape)
     contiguous_strides(ndim, shape, t.stride_)
     if __builtin_mul_overflow(t.numel_, <int64_t>ITEMSIZE[dtype_index], &nbytes):
-        raise out_of_memory(f"a tensor of shape {shape_list(ndim, shape)} and dtype {t.dtype_!r} "
+        raise out_of_memory(f"Storage size calculation overflowed: a tensor of shape {shape_list(ndim, shape)} and dtype {t.dtype_!r} "
                             "has more bytes than can be addressed")
     t.storage_ = storage_without_memory(dev, nbytes)
     t.flags = CONTIGUOUS
@@ -179,6 +179,13 @@ cdef inline int require_elements(Tensor t, str what) except -1:
         raise NotImplementedError(f"a tensor of layout {t.layout} has no elements in memory ({what} was asked for; "
                                   f"[{describe_tensor(t)}]); call to_dense() first")
     return 0
+
+
+cdef object real_of(object number, str kind):
+    """The real part of a complex number that has no other."""
+    if number.imag:
+        raise RuntimeError(f"value cannot be converted to type {kind} without overflow: {number} has an imaginary part")
+    return number.real
 
 
 cdef object only_element(Tensor t):

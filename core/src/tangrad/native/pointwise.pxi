@@ -349,6 +349,9 @@ cdef int prepare_out(Op op, Tensor o, int ndim, const int64_t* shape, int want) 
                                         f"output type {o.dtype_.name} ({op.title}: {unlike_dtypes(op, want, o)})")
     if o.dtype_.index != want and op.definition.strict_out_dtype:
         kind = "scalar type Long" if op.title == "nonzero" else f"dtype {(<dtype>DTYPES[want]).name}"
+        if KIND[want] == KIND_BOOL:
+            raise RuntimeError(f"{op.title} only supports bool tensor for result, got: {o.dtype_.name} "
+                               f"({unlike_dtypes(op, want, o)})")
         raise RuntimeError(f"{op.title}: Expected out tensor to have {kind}, but got {o.dtype_.name} instead "
                            f"({unlike_dtypes(op, want, o)})")
     if has_shape(o, ndim, shape):

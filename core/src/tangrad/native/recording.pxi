@@ -260,7 +260,18 @@ cdef object shared_error(Op op, Tensor t, Tensor o):
         f"into {describe_tensor(o)})")
 
 
+cdef int check_out_dtype(Op op, PyObject** flat, object out) except -1:
+    """Refuse a dtype= other than that of out=."""
+    if op.dtype_param > 0 and op.nout == 1 and flat[op.dtype_param] != Py_None_ptr and isinstance(out, Tensor):
+        wanted = <dtype>flat[op.dtype_param]
+        if (<Tensor>out).dtype_ is not wanted:
+            raise RuntimeError(f"{op.title}: Expected out tensor to have dtype {wanted.name}, but got "
+                               f"{(<Tensor>out).dtype_.name} instead; leave dtype= out, or give it an out= of its dtype")
+    return 0
+
+
 cdef object call_out(Op op, PyObject** flat, object out, uint64_t needs):
+    check_out_dtype(op, flat, out)
     outs = checked_outs(op, out, op.nout, needs != 0)
     if op.definition.strict_out is True:
         check_apart(op, tuple_of(flat, op.nparams), outs)
@@ -285,6 +296,8 @@ cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
         result = shortcut(op, flat) if out is None else masked_filled(op, flat, out)
         if result is not NotImplemented:
             return result
+    if out is not None and not inplace:
+        check_out_dtype(op, flat, out)
     if inplace and op.apart:
         check_apart(op, tuple_of(flat, op.nparams), [out], True)
     if inplace and op.definition.writes is not None:

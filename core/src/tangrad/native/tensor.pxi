@@ -307,7 +307,8 @@ cdef class Tensor:
             found = offer_member("__int__", (self,))
             if found is not NotImplemented:
                 return found
-        return int(only_element(self))
+        value = only_element(self)
+        return int(real_of(value, "int64_t") if isinstance(value, complex) else value)
 
     def __float__(self):
         if taken(<PyObject*>self):
@@ -316,9 +317,7 @@ cdef class Tensor:
                 return found
         tell_of_scalar(self)
         value = only_element(self)
-        if isinstance(value, complex) and value.imag == 0:
-            return value.real
-        return float(value)
+        return real_of(value, "double") if isinstance(value, complex) else float(value)
 
     def __complex__(self):
         tell_of_scalar(self)

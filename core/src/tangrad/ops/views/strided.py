@@ -294,7 +294,8 @@ def _pair_of(self: Any) -> str:
             "view_as_complex is only supported for half, float and double tensors, "
             f"but got a tensor of dtype: {self.dtype}"
         )
-    return _PAIRED[name]
+    # A dtype of the library is registered when it is first asked for.
+    return getattr(tangrad, _PAIRED[name]).name
 
 
 def _view_as_complex_batch(size: int, dims: Any, self: Any) -> Any:
