@@ -4,6 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 from primitive_cases import SCALAR_PRIMITIVES, expression, smooth_operands
+from scalar_oracle import oracle_of
 
 from tangrad.expr import DerivativeError, parse
 from tangrad.expr.primitives import PRIMITIVES
@@ -29,7 +30,7 @@ def run(e, *arrays, dtype="float64", **own):
 
 def central_difference(e, operands, k, **own):
     """Differentiate numerically with 300 bits."""
-    f = typed(e, **own).mpmath(300)
+    f = oracle_of(typed(e, **own), 300)
     mp = mpmath.mp.clone()
     mp.prec = 300
     h = mp.mpf(2) ** -80

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from compiled import compile_programs
+from scalar_oracle import oracle_of
 
 from tangrad.expr import DerivativeError, ExpressionError, ExpressionTypeError, parse
 
@@ -43,14 +44,14 @@ def test_loops_nest_and_the_body_has_names_of_its_own():
     expected = [sum(math.isqrt(int(k + x)) for k in range(n)) for x, n in ((0, 9), (5, 3))]
     (value,) = typed(NESTED, "x", "n").numpy()(np.float64([0, 5]), np.float64([9, 3]))
     assert value.tolist() == expected
-    oracle = typed(NESTED, "x", "n").python()
+    oracle = oracle_of(typed(NESTED, "x", "n"))
     assert [oracle(0.0, 9.0)[0], oracle(5.0, 3.0)[0]] == expected
 
 
 def test_the_oracle_iterates_in_its_own_precision():
     program = typed(EXP.replace("1e-18", "1e-60"), "x")
-    assert program.python()(2.0)[0] == pytest.approx(math.exp(2), rel=1e-15)
-    assert str(program.mpmath(200)(2.0)[0])[:30] == "7.3890560989306502272304274605"
+    assert oracle_of(program)(2.0)[0] == pytest.approx(math.exp(2), rel=1e-15)
+    assert str(oracle_of(program, 200)(2.0)[0])[:30] == "7.3890560989306502272304274605"
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")

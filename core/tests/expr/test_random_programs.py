@@ -6,6 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 from compiled import compile_programs
+from scalar_oracle import oracle_of
 
 from tangrad.expr import parse
 
@@ -53,7 +54,7 @@ def test_floats_in_text_numpy_and_python(seed):
     assert parse(again.source, e.inputs) == e == again
     columns = arrays(e, np.float64)
     results = typed(e, "float64").numpy()(*columns)
-    oracle = typed(e, "float64").python()
+    oracle = oracle_of(typed(e, "float64"))
     rows = [oracle(*map(float, row)) for row in zip(*columns, strict=True)]
     np.testing.assert_allclose(results, np.transpose(rows), rtol=1e-9, atol=1e-12)
 
@@ -65,7 +66,7 @@ def test_integers_are_exact_in_numpy_and_python(seed):
     dtype = ["int8", "int32", "int64"][seed % 3]
     columns = np.random.default_rng(seed).integers(-100, 100, (3, 30)).astype(dtype)
     results = typed(e, dtype).numpy()(*columns)
-    oracle = typed(e, dtype).python()
+    oracle = oracle_of(typed(e, dtype))
     rows = [oracle(*map(int, row)) for row in columns.T]
     assert np.transpose(results).tolist() == [list(row) for row in rows]
 
@@ -74,7 +75,7 @@ def test_integers_are_exact_in_numpy_and_python(seed):
 def test_derivatives_are_limits_of_differences(seed):
     e = floats(seed)
     columns = arrays(e, np.float64)
-    f = typed(e, "float64").mpmath(200)
+    f = oracle_of(typed(e, "float64"), 200)
     value = typed(e.partial("x"), "float64").numpy()(*columns)[0]
     reverse = typed(e.select([0]).vjp(("x",)), "float64")
     inputs = dict(zip(e.inputs, columns, strict=True)) | {"g": np.ones(20)}

@@ -16,7 +16,7 @@ given dtypes (:meth:`Expression.typed`), and then evaluated by NumPy or rendered
 ``steps.py``                        typed SSA
 ``numpy_eval.py``                   the reference, with ``special.py``, ``gaussian.py`` and
                                     ``gamma.py``
-``scalar_eval.py``, ``oracle.py``   constant folding, and the oracle on Python and mpmath numbers
+``scalar_eval.py``                  constant folding on Python numbers
 ``render.py``                       C, CUDA C and OpenCL C, with ``c_library.py`` and
                                     ``c_special.py``
 ``program.py``, ``expression.py``   what is used of all this: `Program` over the evaluators,

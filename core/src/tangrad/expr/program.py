@@ -31,18 +31,6 @@ class Program(Steps):
 
         return build(self)
 
-    def python(self) -> Callable[..., tuple]:
-        """Return the oracle: a function of Python scalars, integers exact, floats in float64."""
-        from tangrad.expr.oracle import build
-
-        return build(self)
-
-    def mpmath(self, prec: int = 200) -> Callable[..., tuple]:
-        """Return the oracle with ``prec`` bits, for measuring errors in ulp; needs mpmath."""
-        from tangrad.expr.oracle import build
-
-        return build(self, prec)
-
     def render_c(
         self,
         name: str,

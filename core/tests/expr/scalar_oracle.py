@@ -22,8 +22,8 @@ from tangrad.expr.scalar_eval import NAMESPACE, evaluate
 from tangrad.expr.steps import Instruction, Steps
 
 
-def build(program: Steps, prec: int | None = None) -> Callable[..., tuple]:
-    """Return the function of scalars, in float64 or with ``prec`` bits."""
+def oracle_of(program: Steps, prec: int | None = None) -> Callable[..., tuple]:
+    """Return the function of scalars, in float64, or of mpmath with ``prec`` bits."""
     return _runner(program, _Float64() if prec is None else _MultiplePrecision(prec))
 
 
