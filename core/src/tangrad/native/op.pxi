@@ -137,6 +137,7 @@ cdef class Op:
     cdef bint bounded                    # some operand or parameter is asked for that
     cdef bint ordered                    # elements depend on their index: loops keep their order
     cdef bint has_rule
+    cdef readonly object overlapping     # the function for an in-place form whose target shares its own memory, or None
     cdef bint apart                      # in place, no input may share memory with the target
     cdef bint has_check
     cdef readonly bint takes_out
@@ -324,6 +325,7 @@ def make_op(definition, str kind, spec):
     op.ordered = spec.get("ordered", False)
     op.has_rule = spec.get("has_rule", False)
     op.apart = definition.strict_out == "in place"
+    op.overlapping = definition.overlapping
     op.has_check = spec.get("has_check", False)
     op.takes_out = spec["takes_out"]
     if op.written_lists:

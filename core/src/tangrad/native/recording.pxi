@@ -116,6 +116,11 @@ def op_calls():
     return ops_called
 
 
+cdef bint written_by_places(Tensor t) except -1:
+    """Whether elements of a tensor share memory, and a write to some of them is to be seen in the others."""
+    return not t.flags & (CONTIGUOUS | PY_DISPATCH) and t.level_ is None and overlaps_itself(t)
+
+
 cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
     global ops_called
     cdef uint64_t needs = 0
@@ -125,6 +130,8 @@ cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
     cdef object drawn
     cdef PyObject* copied[MAX_PARAMS]
     ops_called += 1
+    if inplace and op.overlapping is not None and written_by_places(<Tensor>out):
+        return PyObject_CallObject(op.overlapping, tuple_of(flat, op.nparams))
     if op.kind_ == OP_COMPOSITE:
         return call_composite(op, flat, out, inplace)
     if op.shortcut == SHORT_POWER:

@@ -8,6 +8,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import at_all_sizes, composite, op, pointwise
+from tangrad.tensor.overlapping import fill_masked
 from tangrad.tensor.ranges import require_fit
 
 
@@ -136,6 +137,7 @@ def _filling(self: Any, value: Any, mask: Any) -> Any:
     c_implementation="masked_fill",
     inplace=True,
     writes=lambda self, mask, value: _masked_fill.inplace(self, mask, _filling(self, value, mask)),
+    overlapping=lambda self, mask, value: fill_masked(self, mask, _filling(self, value, mask)),
     samples=lambda s: [
         s(s.tensor(2, 3), s.mask(2, 3), 1),
         s(s.tensor(2, 3), s.mask(3), 0),

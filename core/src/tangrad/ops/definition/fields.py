@@ -122,6 +122,8 @@ class Forms:
             instead. strict_out_dtype: whether they must have the result's
             dtype, not only one it casts to. any_out_dtype: whether they may have any, as results
             of 0 and 1 are in each.
+        overlapping: function over the parameters that stands for the in-place form where elements
+            of what it writes share memory, which it refuses by default.
         out_refusal: the exception for out= of a dtype to which the result cannot be cast.
         doc: first line imperative.
     """
@@ -138,6 +140,7 @@ class Forms:
     strict_out: bool | str = False
     strict_out_dtype: bool = False
     any_out_dtype: bool = False
+    overlapping: Any = None
     out_refusal: type[Exception] = RuntimeError
     doc: str | None = None
 

@@ -9,6 +9,7 @@ import tangrad
 from tangrad.ops.definition.define import composite, op
 from tangrad.ops.views.geometry import Ints, batched_front, numel_of
 from tangrad.tensor.indexing import lower_indices, warn_of_bytes
+from tangrad.tensor.overlapping import put as put_overlapping
 
 
 def _lanes(size: int, x: Any) -> Any:
@@ -220,6 +221,7 @@ put_at = op(
     ),
     batch=_index_put_batch,
     inplace=True,
+    overlapping=put_overlapping,
     strict_out="in place",
     function=False,
     method=False,

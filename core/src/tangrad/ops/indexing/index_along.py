@@ -16,6 +16,7 @@ from tangrad.ops.indexing.gather_scatter import (
 )
 from tangrad.ops.indexing.index import check_exact, check_range, require_integer_index
 from tangrad.ops.views.geometry import Ints, batched_front
+from tangrad.tensor.overlapping import fill_indices
 from tangrad.tensor.ranges import require_fit
 
 
@@ -336,6 +337,7 @@ index_fill_scalar = op(
     jvp=lambda self_t, dim, index: self_t.index_fill(dim, index, 0),
     batch=_index_fill_batch,
     inplace=True,
+    overlapping=fill_indices,
     strict_out="in place",
     function=False,
     method=False,
@@ -361,6 +363,7 @@ index_fill_scalar = op(
 @composite(
     "index_fill_tensor(Tensor self, dim dim, Tensor index, Tensor value) -> Tensor",
     inplace=True,
+    overlapping=fill_indices,
     function=False,
     method=False,
     samples=lambda s: [s(s.tensor(3, 4), 0, s.integers(0, 3, 2), s.tensor())],
