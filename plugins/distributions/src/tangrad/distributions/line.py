@@ -243,7 +243,8 @@ class VonMises(Distribution):
             f = ((1 + r * z) / (r + z)).clamp(-1, 1)
             c = kappa * (r - f)
             accepted = (c * (2 - c) > second) | ((c / second).log() + 1 >= c)
-            angle = tangrad.where(pending & accepted, (third - 0.5).sign() * f.acos(), angle)
+            # A later draw replaces one that was accepted, as in PyTorch; it is as good.
+            angle = tangrad.where(accepted, (third - 0.5).sign() * f.acos(), angle)
             pending = pending & ~accepted
         turned = (angle + math.pi + self.loc) % (2 * math.pi) - math.pi
         return turned.to(self.loc.dtype)
