@@ -74,8 +74,8 @@ def convolution_backward(
     """
     if len(output_mask) != 3:
         raise RuntimeError(
-            f"convolution_backward: output_mask has three flags, for the gradients of input, weight "
-            f"and bias, got {list(output_mask)}"
+            "convolution_backward: output_mask has three flags, for the gradients of input, "
+            f"weight and bias, got {list(output_mask)}"
         )
     spatial = input.ndim - 2
     stride, padding, dilation = (
