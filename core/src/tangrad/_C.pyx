@@ -84,7 +84,7 @@ cdef extern from "native/state.h":
         void* walk
     tg_thread_state tg_tls
     newfunc tg_plain_new
-    void tg_make_callable(PyTypeObject*, Py_ssize_t)
+    void tg_make_callable(PyTypeObject*, Py_ssize_t, bint)
     void tg_make_mutable(PyTypeObject*)
     void tg_set_metatype(PyTypeObject*, PyTypeObject*)
     void tg_install_constructor(PyTypeObject*, PyObject*)
@@ -220,10 +220,11 @@ def install_constructor(construct, new_of_parameter, metatype, metatype_of_param
 
 cdef Op _probe = Op.__new__(Op)
 cdef Py_ssize_t _called_by = <char*>&_probe.vectorcall - <char*><void*>_probe
-tg_make_callable(<PyTypeObject*>Op, _called_by)
-tg_make_callable(<PyTypeObject*>OpMethod, _called_by)
+tg_make_callable(<PyTypeObject*>Op, _called_by, False)
+tg_make_callable(<PyTypeObject*>OpMethod, _called_by, True)
 cdef Overridable _overridable_probe = Overridable(None)
-tg_make_callable(<PyTypeObject*>Overridable, <char*>&_overridable_probe.vectorcall - <char*><void*>_overridable_probe)
+tg_make_callable(<PyTypeObject*>Overridable, <char*>&_overridable_probe.vectorcall - <char*><void*>_overridable_probe,
+                 True)
 
 
 cdef Tensor _first = Tensor.__new__(Tensor)

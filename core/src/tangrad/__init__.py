@@ -220,7 +220,7 @@ def _find_method(name: str) -> object:
         found = registry.method(name)
     except AttributeError:
         return None
-    return _C.method_of(found) if found.definition.function else found
+    return _C.method_of(found)
 
 
 def _method_names() -> list[str]:

@@ -160,3 +160,21 @@ def test_einsum_takes_operands_with_their_labels(agree, arguments):
 def _each(t, arguments, name):
     floating = [isinstance(a, t.Tensor) and a.is_floating_point() for a in arguments]
     return [getattr(a, name)() if f else a for a, f in zip(arguments, floating, strict=True)]
+
+
+@pytest.mark.parametrize("library", [torch, tangrad])
+def test_a_function_that_a_class_holds_binds_to_no_instance(library):
+    class Operation:
+        convolution = library.conv2d
+        negation = library.neg
+
+    x, kernel = library.arange(9.0).reshape(1, 1, 3, 3), library.ones(1, 1, 2, 2)
+    operation = Operation()
+    assert operation.convolution(x, kernel, stride=2).flatten().tolist() == [8.0]
+    assert getattr(operation, "negation")(kernel).sum().item() == -4  # noqa: B009 (the other path)
+
+
+def test_a_function_put_on_tensors_is_a_method(monkeypatch):
+    monkeypatch.setattr(tangrad.Tensor, "stepped", tangrad.nn.functional.relu6, raising=False)
+    assert tangrad.tensor([7.0, -1.0]).stepped().tolist() == [6.0, 0.0]
+    assert tangrad.Tensor.unfold.__get__(tangrad.ones(3))(0, 2, 1).shape == (2, 2)

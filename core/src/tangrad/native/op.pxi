@@ -172,9 +172,8 @@ cdef class Op:
         return self.edge_param[param]
 
     def __get__(self, instance, owner):
-        if instance is None:
-            return self
-        return PyMethod_New(self, instance)
+        # Classes hold ops as they hold PyTorch's builtin functions, which bind to no instance.
+        return PyMethod_New(self, instance) if isinstance(instance, Tensor) else self
 
     @property
     def overloadpacket(self):

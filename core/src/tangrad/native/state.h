@@ -20,12 +20,12 @@ typedef struct tg_thread_state {
 static __thread tg_thread_state tg_tls
     __attribute__((tls_model("initial-exec"))) = {NULL, 1, 0, 0, 0, 0, NULL, NULL, NULL, NULL};
 
-/* A type whose calls arrive as vectors and which binds like a function. */
-static void tg_make_callable(PyTypeObject *type, Py_ssize_t vectorcall_offset)
+/* A type whose calls arrive as vectors and which may bind like a function. */
+static void tg_make_callable(PyTypeObject *type, Py_ssize_t vectorcall_offset, int binds)
 {
     type->tp_vectorcall_offset = vectorcall_offset;
     type->tp_call = PyVectorcall_Call;
-    type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
+    type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL | (binds ? Py_TPFLAGS_METHOD_DESCRIPTOR : 0);
     PyType_Modified(type);
 }
 
