@@ -141,6 +141,8 @@ def test_an_unknown_name_is_a_plain_attribute_error(site):
         ("cuda.manual_seed_all(7)", None),
         ("distributed.is_available()", find_spec("tangrad_distributed") is not None),
         ("distributed.is_initialized()", False),
+        ("distributed.autograd.is_available()", False),
+        ("distributed.rpc.is_available()", False),
         ("jit.is_scripting()", False),
         ("jit.is_tracing()", False),
         ("jit.ignore(own) is own", True),
