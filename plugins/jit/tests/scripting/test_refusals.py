@@ -1,6 +1,7 @@
 """What cannot be scripted is refused, with the place; what is called wrongly, too."""
 
 import copy
+import inspect
 import pickle
 from typing import List, Optional  # noqa: UP035
 
@@ -168,6 +169,32 @@ class Empty(nn.Module):
 def test_attributes_without_a_type_are_named():
     with pytest.raises(RuntimeError, match="failed to convert Python type"):
         tangrad.jit.script(Empty())
+
+
+class Unscriptable:
+    def __init__(self, a, *, flag=True):
+        self.a = a
+
+
+class Keeping(nn.Module):
+    def __init__(self, kept):
+        super().__init__()
+        self.kept = kept
+
+    def forward(self, x):
+        return x + 1
+
+
+class Using(Keeping):
+    def forward(self, x):
+        return x + self.kept.a
+
+
+@pytest.mark.parametrize("kept", [inspect.signature(optional), Unscriptable(1), [Unscriptable(1)]])
+def test_attributes_whose_class_cannot_be_scripted_are_refused_where_they_are_used(kept):
+    assert tangrad.jit.script(Keeping(kept))(tangrad.ones(2)).tolist() == [2.0, 2.0]
+    with pytest.raises(RuntimeError, match="failed to convert Python type"):
+        tangrad.jit.script(Using(kept))
 
 
 class Weighted(nn.Module):

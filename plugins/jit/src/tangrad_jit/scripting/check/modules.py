@@ -157,16 +157,16 @@ class ModuleUnit:
         if annotated is not None:
             self.attributes[name] = annotated
             return
-        found = type_of_value(value, self.world.class_type)
-        if found is None:
-            self.failed[name] = (
-                f"it is a {type(value).__name__}"
-                + (" without members" if value in ([], {}) else "")
-                if isinstance(value, (list, dict))
-                else f"it is a {type(value).__name__}"
-            )
+        try:
+            found, reason = type_of_value(value, self.world.class_type), ""
+        except (ScriptError, AnnotationError) as error:  # told only where the attribute is used
+            found, reason = None, f", whose class cannot be scripted: {error}"
+        if found is not None:
+            self.attributes[name] = found
             return
-        self.attributes[name] = found
+        if isinstance(value, (list, dict)) and not value:
+            reason = " without members"
+        self.failed[name] = f"it is a {type(value).__name__}{reason}"
 
     def _annotations(self) -> dict[str, Type]:
         found: dict[str, Type] = {}
