@@ -132,3 +132,23 @@ def left():
         tangrad._C.pop_saved_tensor_hooks()
     saved_mutation._active = False
     stack.install()
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+def test_derivatives_of_reductions_in_place_read_what_was_there_before(agree, reduce, include_self):
+    def program(t):
+        a = t.tensor([2.0, 0.5, -1.0], requires_grad=True)
+        x = t.tensor([1.5, 2.5, -1.5, 3.0], requires_grad=True)
+        index = t.tensor([0, 0, 1, 1])
+        scattered, indexed = a.clone(), a.clone()
+        scattered.scatter_reduce_(0, index, x, reduce, include_self=include_self)
+        if reduce != "sum":
+            indexed.index_reduce_(0, index, x, reduce, include_self=include_self)
+        plain = t.full((3,), 2.0).scatter_reduce_(0, index, x, reduce, include_self=True)
+        weights = t.tensor([1.0, 2.0, 3.0])
+        ((scattered + indexed * 2 + plain) * weights).sum().backward()
+        return a.grad, x.grad
+
+    agree(program)

@@ -162,6 +162,15 @@ def _reduced(self: Any, dim: int, index: Any, src: Any, reduce: str, include_sel
     return _mean(total, count.masked_fill(count == 0, 1))
 
 
+def _written(
+    self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, op: Any
+) -> Any:
+    """Reduce into a tensor itself; derivatives read what it held before."""
+    recorded = tangrad.is_grad_enabled() and (self.requires_grad or src.requires_grad)
+    before = self.clone() if recorded else self
+    return self.copy_(op(before, dim, index, src, reduce, include_self=include_self))
+
+
 def _scatter_reduce_samples(s: Any) -> list[Any]:
     def args() -> tuple[Any, ...]:
         return s.tensor(3, 4), 0, s.integers(0, 3, 5, 4), s.tensor(5, 4)
@@ -182,6 +191,7 @@ def _scatter_reduce_samples(s: Any) -> list[Any]:
     " bool include_self=True) -> Tensor",
     strict_out_dtype=True,
     inplace=True,
+    writes=lambda *args: _written(*args, scatter_reduce),
     out=True,
     samples=_scatter_reduce_samples,
     errors=lambda s: [
@@ -232,6 +242,7 @@ def _index_reduce_samples(s: Any) -> list[Any]:
     "index_reduce(Tensor self, dim dim, Tensor index, Tensor source, str reduce, *,"
     " bool include_self=True) -> Tensor",
     inplace=True,
+    writes=lambda *args: _written(*args, index_reduce),
     strict_out_dtype=True,
     out=True,
     samples=_index_reduce_samples,
@@ -315,6 +326,7 @@ def _lengths_of(lengths: Any, offsets: Any, data: Any, axis: int, unsafe: bool) 
 @composite(
     "segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None,"
     " Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
+    alias=("_segment_reduce",),
     method=False,
     dtypes="floating",
     samples=lambda s: [
