@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import _C
-from tangrad.dispatch.binding import call_form
+from tangrad.dispatch.binding import handled_form, public_form
 from tangrad.dispatch.random_state import drawn
 from tangrad.dispatch.stack import Stack, current, flat_tensors
 
@@ -170,21 +170,22 @@ def _offer(stack: Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], ou
     tensors = flat_tensors(args)
     kinds = [type(t) for t in tensors if hasattr(type(t), "__torch_dispatch__")]
     types = tuple(dict.fromkeys(kinds))
-    given, kwargs = call_form(functional, args)
+    given, kwargs = handled_form(functional, args)
+    shown = public_form(op, given, kwargs)
     if out is not None:
         kwargs["out"] = out
     if stack.dispatch_modes:
         mode = stack.dispatch_modes.pop()
         stack.install()
         try:
-            result = mode.__torch_dispatch__(op, types, given, kwargs)
+            result = mode.__torch_dispatch__(shown, types, given, kwargs)
         finally:
             stack.dispatch_modes.append(mode)
             stack.install()
         if result is not NotImplemented:
             return result
     for kind in sorted(types, key=lambda k: -len(k.__mro__)):
-        result = kind.__torch_dispatch__(op, types, given, kwargs)
+        result = kind.__torch_dispatch__(shown, types, given, kwargs)
         if result is not NotImplemented:
             return result
     if not types:

@@ -82,7 +82,9 @@ class Layout:
         """Return a copy with another dtype or device (None: the same)."""
         held = _C.contents_of(t)
         moved = {
-            name: _C.lookup_op("_to_copy")(c, dtype if name in self.elements else None, device)
+            name: _C.lookup_op("_to_copy")(
+                c, dtype=dtype if name in self.elements else None, device=device
+            )
             for name, c in held.components.items()
         }
         return _C.make_of_layout(

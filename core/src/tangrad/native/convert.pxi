@@ -282,7 +282,7 @@ cdef Tensor to_host(Tensor t):
 cdef Tensor cast_tensor(Tensor t, int dtype_index):
     """Convert the dtype on the same device; recorded when recording."""
     if tg_tls.below_autograd == 0 and tg_tls.grad_enabled and requires_grad(t) or t.level_ is not None:
-        return lookup_op("_to_copy")(t, <object>DTYPES[dtype_index], None, None)
+        return lookup_op("_to_copy")(t, dtype=<object>DTYPES[dtype_index])
     return converted(t, dtype_index, t.storage_.dev)
 
 

@@ -193,7 +193,7 @@ cdef Tensor fit_dtype(Tensor g, int want):
         g = lookup_op("real")(g)
         if g.dtype_.index == want:
             return g
-    return lookup_op("_to_copy")(g, <object>DTYPES[want]) if traced() else cast_tensor(g, want)
+    return lookup_op("_to_copy")(g, dtype=<object>DTYPES[want]) if traced() else cast_tensor(g, want)
 
 
 cdef Tensor copy_seen(Tensor g):

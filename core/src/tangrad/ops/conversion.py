@@ -29,7 +29,7 @@ clone = op(
 )
 
 _to_copy = op(
-    "_to_copy(Tensor self, dtype? dtype=None, device? device=None, "
+    "_to_copy(Tensor self, *, dtype? dtype=None, device? device=None, "
     "memory_format? memory_format=None) -> Tensor",
     c_implementation="to_copy",
     native=lambda self, dtype, device, memory_format: _C.copy_with(
@@ -40,7 +40,7 @@ _to_copy = op(
     vjp={"self": lambda g, self_meta: _convert_back(g, self_meta)},
     linear=("self",),
     batch=lambda size, dims, self, dtype, device, memory_format: (
-        _to_copy(self, dtype, device),
+        _to_copy(self, dtype=dtype, device=device),
         dims[0],
     ),
     node="to_copy",

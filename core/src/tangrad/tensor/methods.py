@@ -35,7 +35,7 @@ def to(
     if len(args) == 1 and not copy and dtype is device is memory_format is None:
         # The usual forms; those of a tensor or of another device need more questions.
         if isinstance(args[0], _C.dtype):
-            return self if args[0] is self.dtype else _lookup("_to_copy")(self, args[0])
+            return self if args[0] is self.dtype else _lookup("_to_copy")(self, dtype=args[0])
         if type(args[0]) is str and args[0] == self.device.type:
             return self
     rest = [_C.dtype_of_type(given) or given for given in args]
@@ -78,7 +78,8 @@ def to(
         return self
     if non_blocking and not same_device:
         return copied(self, dtype, device, memory_format)
-    return _lookup("_to_copy")(self, dtype, None if same_device else device, memory_format)
+    device = None if same_device else device
+    return _lookup("_to_copy")(self, dtype=dtype, device=device, memory_format=memory_format)
 
 
 def _converter(alias: str, name: str) -> Any:
@@ -86,7 +87,7 @@ def _converter(alias: str, name: str) -> Any:
 
     def convert(self: Any, memory_format: Any = None) -> _C.Tensor:
         if memory_format is None:
-            return self if self.dtype is wanted else _lookup("_to_copy")(self, wanted)
+            return self if self.dtype is wanted else _lookup("_to_copy")(self, dtype=wanted)
         return to(self, wanted, memory_format=memory_format)
 
     convert.__name__ = alias

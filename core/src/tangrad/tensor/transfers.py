@@ -80,7 +80,7 @@ def copied(self: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
         started = _started(self, device)
         if started is not None:
             return started
-    return _C.lookup_op("_to_copy")(self, dtype, device, memory_format)
+    return _C.lookup_op("_to_copy")(self, dtype=dtype, device=device, memory_format=memory_format)
 
 
 def copy_started(target: Any, source: Any) -> bool:

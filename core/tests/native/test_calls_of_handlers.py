@@ -1,0 +1,89 @@
+"""What `__torch_dispatch__` is called with, beside what PyTorch's is called with."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+import torch
+
+import tangrad
+
+
+def mode_of(library, seen):
+    dispatch = importlib.import_module(f"{library.__name__}.utils._python_dispatch")
+
+    def shown(value):
+        if isinstance(value, library.Tensor):
+            return "tensor"
+        if isinstance(value, (list, tuple)):
+            return type(value)(shown(item) for item in value)
+        return str(value).replace("tangrad.", "torch.")
+
+    class Noting(dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            name = str(func.overloadpacket.__name__)
+            named = {k: shown(v) for k, v in (kwargs or {}).items()}
+            seen.append((name, shown(tuple(args)), named))
+            return func(*args, **(kwargs or {}))
+
+    return Noting()
+
+
+CALLS = {
+    "narrow": lambda t, x: x.narrow(0, 1, 2),
+    "slice of a later dimension": lambda t, x: x[:, 1:3],
+    "to a dtype": lambda t, x: x.to(t.float64),
+    "double": lambda t, x: x.double(),
+    "add": lambda t, x: x + 1,
+    "add scaled": lambda t, x: x.add(x, alpha=2),
+    "add in place": lambda t, x: x.clone().add_(1),
+    "sub": lambda t, x: x - x,
+    "sum": lambda t, x: x.sum(0),
+    "sum kept": lambda t, x: x.sum(0, keepdim=True),
+    "max": lambda t, x: x.max(),
+    "max of a dimension": lambda t, x: x.max(1),
+    "view": lambda t, x: x.view(4, 3),
+    "split": lambda t, x: x.split(2),
+    "clamp": lambda t, x: x.clamp(0, 1),
+    "clamp from below": lambda t, x: x.clamp(1),
+    "permute": lambda t, x: x.permute(1, 0).expand(2, 4, 3),
+    "where": lambda t, x: t.where(x > 1, x, x),
+    "scatter": lambda t, x: x.scatter(1, x.argmax(1, True), 1.0),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_handlers_get_the_public_op_and_its_arguments_by_place(call):
+    seen = {}
+    for library in (torch, tangrad):
+        x = library.arange(12.0).reshape(3, 4)
+        with mode_of(library, seen.setdefault(library, [])):
+            call(library, x)
+    assert seen[tangrad] == seen[torch]
+
+
+def test_handlers_that_ask_for_an_op_by_its_name_are_asked_for_every_form_of_it():
+    names = "add sub max view split clamp where"
+    ops = {getattr(tangrad.ops.aten, name).default for name in names.split()}
+    seen = []
+
+    class Looking(tangrad.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func in ops)
+            return func(*args, **(kwargs or {}))
+
+    x = tangrad.arange(12.0).reshape(3, 4)
+    condition = x > 1
+    with Looking():
+        x.add(1), x.add(x, alpha=2), x - 1, x.max(), x.max(0), x.view(4, 3), x.split(2)
+        x.clamp(1), x.clamp(0, 1), tangrad.where(condition, x, x)
+    assert seen == [True] * 10
+
+
+def test_handlers_can_call_what_only_a_later_form_takes():
+    x = tangrad.tensor([-2.0, 0.5, 3.0])
+    with mode_of(tangrad, []):
+        assert x.clamp(max=1).tolist() == [-2.0, 0.5, 1.0]
+        assert x.clamp(min=1).tolist() == [1.0, 1.0, 3.0]
+        assert tangrad.max(x, tangrad.zeros(3)).tolist() == [0.0, 0.5, 3.0]
