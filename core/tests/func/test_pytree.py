@@ -204,3 +204,14 @@ def test_a_class_without_keys_has_no_paths(agree):
         p.tree_leaves_with_path(Box())
 
     agree(program, message=False)
+
+
+@pytest.mark.parametrize("name", ["torch", "tangrad"])
+def test_named_results_are_known_as_the_interpreters_sequences_of_fields(name):
+    library = importlib.import_module(name)
+    pytree = importlib.import_module(f"{name}.utils._pytree")
+    found = library.tensor([2, 0, 1]).max(0)
+    assert pytree.is_structseq_instance(found)
+    kind = type(found)
+    assert kind.__match_args__ == ("values", "indices")
+    assert (kind.n_fields, kind.n_sequence_fields, kind.n_unnamed_fields) == (2, 2, 0)

@@ -347,7 +347,6 @@ def is_structseq_class(cls: Any) -> bool:
     return (
         isinstance(cls, type)
         and cls.__bases__ == (tuple,)
-        and not hasattr(cls, "_fields")
         and all(isinstance(getattr(cls, n, None), int) for n in ("n_fields", "n_sequence_fields"))
     )
 

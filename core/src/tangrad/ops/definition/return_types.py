@@ -33,6 +33,10 @@ def structseq(name: str, fields: Sequence[str]) -> type:
         "__repr__": show,
         "__reduce__": reduce,
         "_fields": tuple(fields),
+        "__match_args__": tuple(fields),
+        # What the interpreter's own classes of such tuples have, PyTorch's among them.
+        **dict.fromkeys(("n_fields", "n_sequence_fields"), len(fields)),
+        "n_unnamed_fields": 0,
         **{field: item(position) for position, field in enumerate(fields)},
     }
     return type(name, (tuple,), namespace)
