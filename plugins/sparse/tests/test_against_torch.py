@@ -388,3 +388,35 @@ def test_gradients_of_values_pass_dense_forms():
     x = tangrad.sparse_coo_tensor(tangrad.tensor(INDICES), values, (2, 3))
     (x.to_dense() * tangrad.arange(6.0).reshape(2, 3)).sum().backward()
     assert values.grad.tolist() == [2, 3, 5, 2]
+
+
+@pytest.mark.parametrize("reduce", ["mean", "amax", "amin", "max", "min"])
+def test_rows_of_products_are_reduced_with_their_gradients(reduce):
+    def program(f):
+        left = f.tensor([[1.0, 2, 0], [0, 0, 0], [3, -1, 2], [1, 1, 0]]).to_sparse_csr()
+        right = f.tensor([[1.0, -2], [3, -2], [0.5, 1]])  # the last row of products has equals
+        left, right = left.requires_grad_(), right.requires_grad_()
+        found = f.sparse.mm(left, right, reduce)
+        (found * dense(f, 4, 2)).sum().backward()
+        return [found.requires_grad, found, right.grad, left.grad]
+
+    both(program)
+
+
+def test_rows_without_columns_or_elements_are_reduced():
+    def program(f):
+        empty = f.zeros(2, 3).to_sparse_csr()
+        return [f.sparse.mm(empty, dense(f, 3, 2), r) for r in ("mean", "amax")]
+
+    both(program)
+
+
+@pytest.mark.parametrize("library", [torch, tangrad])
+def test_products_that_cannot_be_reduced_are_refused(library):
+    matrix = library.eye(3)
+    with pytest.raises(NotImplementedError):
+        library.sparse.mm(matrix.to_sparse(), matrix, "mean")
+    with pytest.raises(RuntimeError, match="prod has not been enabled"):
+        library.sparse.mm(matrix.to_sparse_csr(), matrix, "prod")
+    with pytest.raises(RuntimeError, match="expected a strided|Expected tensor to have Strided"):
+        library.sparse.mm(matrix.to_sparse_csr(), matrix.to_sparse_csr(), "mean")

@@ -192,11 +192,18 @@ def hsmm(input: Any, mat2: Any) -> Any:
 def mm(mat1: Any, mat2: Any, reduce: str = "sum") -> Any:
     """Multiply two matrices, one sparse at least; the gradient of a sparse one has its places.
 
+    Args:
+        mat1: matrix (n, k).
+        mat2: matrix (k, m).
+        reduce: "sum"; of a CSR matrix and a dense one also "mean", "amax" or "amin" of the
+            products in the place of their sum.
+
     Raises:
-        NotImplementedError: for a `reduce` other than "sum".
+        NotImplementedError: another `reduce` than "sum" of a matrix that is not CSR.
+        RuntimeError: there is no such reduction, or the matrices do not fit.
     """
     if reduce != "sum":
-        raise NotImplementedError(f"sparse.mm: reduce='{reduce}' is not implemented, only 'sum'")
+        return products.reduced(mat1, mat2, reduce)
     return products.product(mat1, mat2)
 
 

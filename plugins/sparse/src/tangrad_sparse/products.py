@@ -49,6 +49,44 @@ def with_dense(a: Any, b: Any) -> Any:
     return product.index_add(0, rows, values.unsqueeze(1) * b.index_select(0, columns))
 
 
+_REDUCTIONS = {"mean": "mean", "max": "amax", "amax": "amax", "min": "amin", "amin": "amin"}
+
+
+def reduced(a: Any, b: Any, reduce: str) -> Any:
+    """Multiply a CSR matrix and a dense one, reducing the products that a sum would add up.
+
+    A row without elements gives zeros. The derivative of an extreme goes to the first of equals.
+
+    Raises:
+        NotImplementedError: the first matrix is not CSR.
+        RuntimeError: the second is not dense, shapes or dtypes differ, or no such reduction.
+    """
+    if a.layout is not CSR:
+        raise NotImplementedError(f"sparse.mm: reduce='{reduce}' of {a.layout} is not implemented")
+    if b.layout is not tangrad.strided:
+        raise RuntimeError(f"sparse.mm: expected a strided mat2, but got layout {b.layout}")
+    if reduce not in _REDUCTIONS:
+        raise RuntimeError(f"sparse_mm_reduce: reduce type of {reduce} has not been enabled.")
+    _check("sparse.mm", a, b)
+    rows, columns, values = places(a)
+    count, shape = values.shape[0], (a.shape[0], b.shape[1])
+    base = tangrad.zeros(shape, dtype=b.dtype, device=b.device)
+    if reduce == "mean":
+        lengths = base.new_zeros(shape[0]).index_add(0, rows, base.new_ones(count))
+        return with_dense(a, b) / lengths.clamp(min=1).unsqueeze(1)
+    terms = values.unsqueeze(1) * b.index_select(0, columns)
+    index = rows.unsqueeze(1).expand(terms.shape)
+    with tangrad.no_grad():
+        kind = _REDUCTIONS[reduce]
+        extreme = base.scatter_reduce(0, index, terms, kind, include_self=False)
+        chosen = (terms == extreme.index_select(0, rows)) | terms.isnan()
+        place = tangrad.arange(count, device=b.device).unsqueeze(1).expand(terms.shape)
+        first = index.new_full(shape, count).scatter_reduce(
+            0, index, place.masked_fill(~chosen, count), "amin"
+        )
+    return tangrad.cat((terms, terms.new_zeros(1, shape[1]))).gather(0, first)
+
+
 def of_sparse(a: Any, b: Any) -> Any:
     """Multiply two sparse matrices: sparse, of the layout of the first, coalesced."""
     b_rows = from_coo(b) if b.layout is COO else b
