@@ -293,3 +293,10 @@ def test_results_of_a_replacement_come_before_their_users() -> None:
     module.graph.lint()
     x = tangrad.tensor([1.0])
     assert module(x).tolist() == ((x * 2 + 1) * (x.exp() * 3)).tolist()
+
+
+@pytest.mark.parametrize("library", [torch, tangrad])
+def test_libraries_know_a_traced_module_by_the_text_of_its_class(library: Any) -> None:
+    traced = library.fx.symbolic_trace(library.nn.Linear(2, 2))
+    assert "GraphModuleImpl" in str(type(traced))
+    assert type(traced).__name__ == "Linear"

@@ -201,7 +201,10 @@ class GraphModule(Module):
     def __new__(cls, *args: Any, **kwargs: Any) -> GraphModule:
         """Make an instance of a class of its own."""
         base = next(c for c in cls.__mro__ if "_forward_is_generated" not in vars(c))
-        made = type(base.__name__, (base,), {"_forward_is_generated": True})
+        # Libraries look for "GraphModuleImpl" in the text of the class.
+        path = f"{base.__qualname__}.__new__.<locals>.GraphModuleImpl"
+        names = {"_forward_is_generated": True, "__qualname__": path}
+        made = type(base.__name__, (base,), names)
         made.__module__ = base.__module__
         return super().__new__(made)
 
