@@ -205,3 +205,14 @@ assert card["steps"][0]["kernel"]["mm"] > 0
 def test_the_card_names_kernels_that_never_ran() -> None:
     done = run("-c", COUNTED)
     assert done.returncode == 0, done.stderr
+
+
+def test_tests_of_others_may_have_cases_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "test_others.py").write_text(
+        "import pytest, tangrad\n"
+        "@pytest.mark.parametrize('case', [tangrad.ones(2), 3])\n"
+        "def test_case(case): assert case is not None\n"
+    )
+    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path), "-n", "0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
