@@ -308,6 +308,7 @@ def _show_private_names() -> None:
     compiled._TensorMeta = type(ours.Tensor)
     compiled._log_api_usage_once = lambda event: None
     compiled._get_tracing_state = _get_tracing_state
+    compiled._get_default_device = lambda: ours.get_default_device().type
     compiled._nn = SimpleNamespace(
         _parse_to=lambda *args, **kwargs: importlib.import_module(
             f"{OURS}.nn.modules.conversion"
