@@ -3,6 +3,7 @@
 Environment:
     TANGRAD_COVERAGE: "1" compiles line tracing into the extensions, for coverage of Cython.
     TANGRAD_JOBS: number of extensions compiled at once (default 1).
+    TANGRAD_SANITIZE: such as "address,undefined"; compiles the sanitizers in.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ COMPILE_FLAGS = [
 LINK_FLAGS = ["-pthread"]
 if sys.platform == "linux":
     LINK_FLAGS += ["-Wl,--strip-all", "-Wl,-z,noseparate-code"]
+SANITIZE = os.environ.get("TANGRAD_SANITIZE", "")
+if SANITIZE:  # what is found is told by names and lines
+    COMPILE_FLAGS += [f"-fsanitize={SANITIZE}", "-g1", "-fno-omit-frame-pointer"]
+    LINK_FLAGS = ["-pthread", f"-fsanitize={SANITIZE}"]
 
 
 def extension(name: str, *sources: str, optimize: str = "-O2") -> Extension:

@@ -1,4 +1,8 @@
-"""Compile the compiled parts against the core's table of C functions."""
+"""Compile the compiled parts against the core's table of C functions.
+
+Environment:
+    TANGRAD_SANITIZE: such as "address,undefined"; compiles the sanitizers in.
+"""
 
 import os
 from pathlib import Path
@@ -35,6 +39,10 @@ COMPILE_FLAGS = [
     "-pthread",
 ]
 LINK_FLAGS = ["-pthread", "-Wl,--strip-all", "-Wl,-z,noseparate-code"]
+SANITIZE = os.environ.get("TANGRAD_SANITIZE", "")
+if SANITIZE:  # what is found is told by names and lines
+    COMPILE_FLAGS += [f"-fsanitize={SANITIZE}", "-g1", "-fno-omit-frame-pointer"]
+    LINK_FLAGS = ["-pthread", f"-fsanitize={SANITIZE}"]
 
 
 def extension(name: str) -> Extension:

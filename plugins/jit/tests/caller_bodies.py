@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import random
 
+from caller_surroundings import QUESTIONS
+
 SHAPES = ((4,), (2, 3), (3, 4), (5,), (6, 2), (1, 4), (2, 3, 2), (16, 33), (2, 3, 2, 2))
 FLOATS = ("float32", "float32", "float32", "float64", "float64", "bfloat16", "float16")
 OTHER_DTYPES = ("float64", "float32", "int64", "int32", "float16", "uint8", "bool", "bfloat16")
@@ -17,6 +19,14 @@ NUMBERS = {
         *("0", "1", "-1", "0.0", "-0.0", "1.0", "-1.0", "2.0", "0.5", "True", "False", "1e30"),
         *("1e-30", "1e300", "1e-310", "2**31", "2**40", "-(2**63)", "2**63 - 1", "2**63"),
         *("1e39", "-1e39", "7e4", "300", "-129", "1e38", "300.5"),
+        *("numpy.float64(0.4)", "numpy.float32(0.4)", "numpy.int64(3)", "numpy.bool_(True)"),
+        *("Grade.TWO", "Real(0.4)", "Fraction(1, 3)", "T.tensor(True)", "T.tensor([0.5])"),
+        *(
+            "T.tensor(2.0, requires_grad=True)",
+            "T.tensor(1j)",
+            "numpy.array(0.4)",
+            "numpy.uint8(7)",
+        ),
         *("T.tensor(0.4)", "T.tensor(3)", "T.tensor(0.4, dtype=T.float64)", "None", "'text'", "1j"),
         *('float("nan")', 'float("inf")', '-float("inf")', "2**200", "16777217", "3 + 0j"),
     ),
@@ -24,6 +34,28 @@ NUMBERS = {
 UNARY = ("sin", "tanh", "abs", "square", "sigmoid", "neg", "relu", "exp", "clone", "floor")
 IN_PLACE = ("sin_", "tanh_", "neg_", "abs_", "relu_", "sigmoid_", "zero_", "square_", "round_")
 COMPARED = ("<", ">", "<=", "==", "!=")
+
+
+# Numbers that are asked of what is around a function, or that change by being asked.
+ASKED = (
+    *("chance.random()", "numpy.random.rand()", "next(STEPS)", "S.rate_of(k)", "len(S.log)"),
+    *("S.step()", "a.shape[0]", "a.numel()", "S.half_rate", "getattr(S, 'rate')", "sum(S.log)"),
+    *("vars(S)['rate']", "globals()['FACTOR']", "max(k, m)", "float(a.sum())", "int(a.argmax())"),
+    *(
+        "a._version",
+        "len(box)",
+        "T.get_num_threads()",
+        "a.stride(0)",
+        "S.optimizer.param_groups[0]['lr']",
+    ),
+    *(
+        "a.storage_offset()",
+        "len(S.names)",
+        "(k if k > m else m)",
+        "round(k, 1)",
+        "T.initial_seed() % 7",
+    ),
+)
 
 
 class Body:
@@ -46,6 +78,8 @@ class Body:
         self.tensors += ["S.stored[-1]", "box['point'].t", "box['record'].t"]
         self.numbers += ["S.net.rate", "S.net.table['scale']", "S.net.table['many'][1]"]
         self.numbers += ["FACTOR", "TABLE['k']", "box['point'].k", "box['record'].k"]
+        if self.dice.random() < 0.15:
+            self.numbers += self.dice.sample(ASKED, 8)
         # Programs that use little pass through more stages than those that use everything.
         keep = self.dice.choice((2, 3, 4, 10))
         self.tensors = ["a", *self.dice.sample(self.tensors[1:], keep - 1)]
@@ -77,6 +111,11 @@ class Body:
         dice, one, k = self.dice, self.tensor(), self.number()
         return dice.choice(
             (
+                *(f"{one}.conj()", f"T.view_as_real({one}.to(T.complex64)).sum(-1)"),
+                *(f"T.bucketize({one}, S.row.flatten().sort()[0])", f"{one} * WEAK()"),
+                *(f"SquareOf.apply({one}) * {k}", f"{one}.unflatten(0, (1, -1)).squeeze(0)"),
+                *(f"T.nn.functional.normalize({one}, dim=0)", f"T.linalg.vector_norm({one}) * {k}"),
+                *(f"{one}.nonzero().sum() * {k}", f"{one}[{one} > 0]", f"T.unique({one})"),
                 *(f"{one} * FACTOR", f"helper({one}, {k})", f"helper({one})", f"{one} * kept"),
                 *(f"S.inner({one}, {k})", f"S.inner({one})", f"C(helper)({one}, {k})"),
                 f"T.vmap(lambda q: q * {k})({one})",
@@ -239,7 +278,7 @@ class Body:
             )
         )
         if head == "name":
-            one = f"{self.value()}.detach()"
+            one = f"({self.value()}).detach()"
             self.add(
                 dice.choice(
                     (
@@ -337,6 +376,7 @@ class Body:
                 f"isinstance({one}, Own)",
                 "TABLE['t'] is None",
                 "'new' in box",
+                *(asked.format(one=one, other=other) for asked in dice.sample(QUESTIONS, 5)),
             )
         )
         self.add(f"if {asked}:")

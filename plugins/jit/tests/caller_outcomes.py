@@ -65,6 +65,8 @@ class Held:
                     first = T.autograd.grad(total, of, create_graph=True, allow_unused=True)
                     used = [g for g in first if g is not None and g.requires_grad]
                     total = sum((g.to(T.float64) ** 2).sum() for g in used) + total
+                if how == "retained":
+                    total.backward(retain_graph=True)
                 total.backward()
         except RuntimeError:
             if how == "twice":  # which graphs refuse that write into arguments, draw or call back

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+from caller_surroundings import SURROUNDINGS
+
 __all__ = ["PRELUDE"]
 
-PRELUDE = '''
+_OWN = '''
 import copy
+import enum
 from dataclasses import make_dataclass
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 FACTOR, TABLE = 1.5, {"k": 0.75, "t": None}
@@ -23,6 +27,36 @@ class Point(NamedTuple):
 
 
 Record = make_dataclass("Record", ["t", ("k", object, 0.5)])
+Wider = make_dataclass("Wider", ["t", ("k", object, 0.5), ("more", int, 2)])
+
+
+class Grade(enum.IntEnum):
+    ONE, TWO = 1, 2
+
+
+class Real(float):
+    """A number of a class of the program's own."""
+
+
+class Many(list):
+    """A list of a class of the program's own."""
+
+
+class Box(dict):
+    """A dictionary that reads its numbers otherwise."""
+
+    def __getitem__(self, key):
+        found = super().__getitem__(key)
+        return found * 2 if isinstance(found, float) else found
+
+
+def again(state, box):
+    """The dictionary of the last call, with what a call gives now."""
+    if not hasattr(state, "box"):
+        state.box = {}
+    state.box.clear()
+    state.box.update(box)
+    return state.box
 
 
 class Own(T.Tensor):
@@ -133,6 +167,13 @@ class Net(T.nn.Module):
         return x * self.weight + self.bias
 
 
+class Other(Net):
+    """A module of another class."""
+
+    def forward(self, x):
+        return x - self.weight * 0.5
+
+
 class State:
     def __init__(self):
         self.net = Net()
@@ -147,6 +188,17 @@ class State:
         self.names, self.log = {"one"}, [1]
         self.optimizer = T.optim.OPTIMIZER(self.net.parameters(), lr=0.1)
 
+    def rate_of(self, k):
+        return k * 0.5 + self.rate
+
+    def step(self):
+        self.count += 1
+        return self.count
+
+    @property
+    def half_rate(self):
+        return self.rate * 0.5
+
     def tensors(self):
         made = {"held": self.held, "row": self.row, "other": self.other, **self.moment}
         made["stored"] = self.stored[-1]
@@ -157,7 +209,20 @@ class State:
         net, group = self.net, self.optimizer.param_groups[0]
         options = {k: v for k, v in group.items() if k != "params"}
         hooks = [len(p._backward_hooks or ()) for p in net.parameters()]
-        numbers = self.rate, self.count, net.rate, net.steps, net.table, net.training
-        of_process = FACTOR, TABLE["k"], len(self.stored), T.is_grad_enabled()
-        return repr((numbers, sorted(self.names), self.log, options, hooks, of_process))
+        numbers = self.rate, self.count, getattr(net, 'rate', 0), net.table, net.training
+        of_process = FACTOR, TABLE.get("k"), len(self.stored), T.is_grad_enabled(), PLACES
+        drawn = hash(chance.getstate()), STEPS.__reduce__(), T.get_default_dtype()
+        return repr((numbers, sorted(self.names), self.log, options, hooks, of_process, drawn))
+
+
+class Richer(State):
+    """What is held, with members that are computed otherwise."""
+
+    def rate_of(self, k):
+        return k * 0.25
+
+    @property
+    def half_rate(self):
+        return self.rate * 0.75
 '''
+PRELUDE = SURROUNDINGS + _OWN

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from caller_bodies import FLOATS, INTEGERS, LAYOUTS, NUMBERS, OTHER_DTYPES, SHAPES, Body
 from caller_prelude import PRELUDE
+from caller_surroundings import AROUND, CLASSES, DEFAULTS, HOOKS, MODES
 
 
 class Writer(Body):
@@ -94,9 +95,10 @@ class Writer(Body):
         call["x"] = self.tensor_text(self.shape, self.float, start=0.6)
         call["many"] = "[" + self.tensor_text(self.shape, self.float, start=1.9) + "]"
         backward = dice.choice((False, False, False, True, True, "of one"))
-        backward = dice.choice(("later", "twice")) if dice.random() < 0.1 else backward
+        backward = dice.choice(("later", "twice", "retained")) if dice.random() < 0.1 else backward
         call.update(pair=pair, extra="", mode="", thread=False, backward=backward)
         used = "\n".join(self.lines)
+        call.update(around="", between="", as_box="")
         call.update(by_name="", order="abxm", point="box['x']" if "['point']" in used else "")
         call.update(record="S.held" if "['record']" in used else "")
         if dice.random() < 0.15:
@@ -135,13 +137,33 @@ class Writer(Body):
             self.alias(place, call)
         elif kind == "mode":
             call["mode"] = dice.choice(MODES)
+        elif kind == "around":
+            call.update(around=dice.choice(AROUND), by_name="")
+        elif kind == "between":
+            call["between"] = dice.choice(BETWEEN)
+            call["backward"] = call["backward"] or dice.choice((True, "twice", "retained"))
+        elif kind == "box":
+            call["as_box"] = dice.choice(BOXES)
+        elif kind in ("default", "hooks", "classes"):
+            one = {"default": DEFAULTS, "hooks": HOOKS, "classes": CLASSES}[kind]
+            call["before"] = dice.choice(one)
         elif kind == "thread":
             call["thread"] = True
         elif kind == "names":
-            call["by_name"] = "".join(dice.sample("abkmx", 5))
+            call.update(by_name="".join(dice.sample("abkmx", 5)), around="")
         elif kind == "nesting":
             one = self.tensor_text(self.shape, self.float, start)
-            call["many"] = dice.choice((f"[{one}, {one}]", f"({one},)", f"[{one}, 0.5]", f"{one}"))
+            call["many"] = dice.choice(
+                (
+                    *(f"[{one}, {one}]", f"({one},)", f"[{one}, 0.5]", f"{one}", f"Many([{one}])"),
+                    *(
+                        f"collections.deque([{one}])",
+                        f"{{0: {one}}}",
+                        f"collections.UserList([{one}])",
+                    ),
+                    *(f"Point({one})", f"[{one}] * 2", f"[a, {one}]"),
+                )
+            )
         elif kind == "inferred":
             call[place] = f"inferred(lambda: {call[place]})"
         elif kind == "graded" and place != "many":
@@ -301,17 +323,32 @@ STATE_NUMBERS = (
     *("S.count = int({0} * 8)", "S.rate = {0}", "S.count, S.rate = 3, {0}"),
     *("FACTOR = {0}", "TABLE['k'] = {0}"),
 )
+# What happens between a call and its backward pass.
+BETWEEN = (
+    *("a.detach().mul_(2)", "b.detach().add_(1)", "box['x'].detach().neg_()", "a.data.zero_()"),
+    *("S.net.weight.detach().mul_(2)", "S.held.detach().add_(1)", "S.net.weight.data.add_(1)"),
+    *("S.net.weight.grad = None", "a.requires_grad_(False)", "T.set_grad_enabled(False)"),
+    *(
+        "a.data = a.data.clone() * 2",
+        "del a, b, box",
+        "S.net.double()",
+        "S.net.eval()",
+        "gc.collect()",
+    ),
+    *("T.manual_seed(9)", "S.net.bias.register_hook(lambda g: g * 3)", "a.detach().resize_(0)"),
+    *("T.set_autocast_enabled('cpu', True)", "T.set_default_dtype(T.float64)"),
+)
+BOXES = (
+    *("collections.OrderedDict(box)", "dict(reversed(box.items()))", "Box(box)", "again(S, box)"),
+    *("{**box, 'extra': 1}", "again(S, box)", "again(S, box)", "types.MappingProxyType(box)"),
+    "collections.defaultdict(float, box)",
+)
 CHANGES = (
     *("number", "number", "number", "shape", "sizes", "sizes", "dtype", "layout", "grad"),
     *("alias", "alias", "alias", "mode", "mode", "thread", "names", "nesting", "outside"),
     *("outside", "outside", "history", "history", "graded", "inferred", "outside", "outside"),
-    *("earlier", "members", "odd tensors"),
-)
-MODES = (
-    *("T.no_grad()", "T.no_grad()", "T.inference_mode()", "T.inference_mode()", "T.enable_grad()"),
-    *("T.device('meta')", "default_dtype(T.float64)", "T.autocast('cpu', dtype=T.bfloat16)"),
-    *("T.random.fork_rng()", "T.autograd.detect_anomaly()", "T.autocast('cpu', dtype=T.float16)"),
-    "T.autograd.graph.saved_tensors_hooks(lambda x: x * 1, lambda x: x)",
+    *("earlier", "members", "odd tensors", "around", "around", "around", "between", "between"),
+    *("box", "default", "default", "default", "hooks", "hooks", "classes", "classes", "classes"),
 )
 
 

@@ -87,8 +87,18 @@ def play(
     names: dict[str, Any] = {"T": T, "__name__": f"program_{seed}", "R": earlier, "C": inner}
     for code in _codes(text, seed):
         exec(code, names)
-    state = names["State"]()
-    names["S"] = state
+    threads = T.get_num_threads()
+    names["reset"]()
+    try:
+        yield from _calls(names, wrap, seed)
+    finally:
+        names["reset"]()
+        T.set_num_threads(threads)
+
+
+def _calls(names: dict[str, Any], wrap: Callable[[Any], Any], seed: int) -> Iterator[Any]:
+    T, earlier = names["T"], names["R"]
+    names["S"] = state = names["State"]()
     function = wrap(names["make_function"](state))
     T.manual_seed(seed)
     waiting = None
@@ -115,6 +125,12 @@ def play(
                 raise
             yield REFUSED
             return
+        if call["between"]:
+            try:
+                exec(_code(call["between"], "exec"), names)
+            except Exception as error:
+                yield type(error).__name__
+                return
         if call["backward"] == "later":
             yield held.backward(result if waiting is None else waiting)
         elif call["backward"]:
@@ -157,6 +173,8 @@ def _arguments(call: dict[str, Any], names: dict[str, Any]) -> tuple[Any, ...]:
     if call["record"]:
         box["record"] = record = names["S"].record
         record.t, record.k = eval(_code(call["record"]), names), box_k
+    if call["as_box"]:
+        box = eval(_code(call["as_box"]), names)
     return made["a"], made["b"], k, m, box
 
 
@@ -164,6 +182,8 @@ def _called(
     function: Any, call: dict[str, Any], given: tuple[Any, ...], names: dict[str, Any]
 ) -> Any:
     found: list[Any] = []
+    if call["around"]:
+        function = eval(_code(call["around"]), names)(function)
 
     def run() -> None:
         mode = eval(_code(call["mode"]), names) if call["mode"] else contextlib.nullcontext()
@@ -217,8 +237,10 @@ def _compared(seed: int, form: str) -> str:
         found = play(text, compiler.wrap, seed, compiler.inner)
         return _matched(form, wanted, found) or compiler.told()
     function, _, calls = text.partition("def make_function")[2].partition("CALLS")
-    if re.search("rand|dropout|bernoulli", function) or "default_dtype(" in calls:
+    if re.search(r"rand|dropout|bernoulli|default_dtype|get_num", function):
         return "as it is"  # all threads have one generator and one default dtype
+    if re.search(r"T\.set_|T\.use_|default_dtype\(|patched\(|every_module|chance|numpy\.r", calls):
+        return "as it is"  # what these change is the whole process's
     body = function.replace("nonlocal kept", "").replace("global FACTOR", "")
     if not re.search(r"S\.|FACTOR|TABLE|helper|kept", body):
         return _at_once(lambda: _matched(form, wanted, play(text, compiler.wrap, seed)))

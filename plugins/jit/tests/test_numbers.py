@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy
 import pytest
 from random_numbers import difference
 
@@ -11,6 +12,7 @@ import tangrad
 from tangrad import nn
 
 RATE = 0.25
+TABLE = numpy.array([3], dtype="uint8")
 
 
 def compiled(function, **options):
@@ -389,3 +391,30 @@ def test_a_number_that_becomes_something_else_is_told_by_its_guard(odd):
         except Exception as error:
             outcomes.append((type(error), str(error)))
     assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda a, k: a * float(numpy.uint8(7) + k),
+        lambda a, k: a * float(k - numpy.int8(100)),
+        lambda a, k: a * float(numpy.float32(0.1) * k),
+        lambda a, k: a * float(numpy.sqrt(abs(k))),
+        lambda a, k: a * float((TABLE * k)[0]),
+    ],
+    ids=["uint8", "int8", "float32", "sqrt", "array"],
+)
+def test_arithmetic_with_numbers_of_numpy_is_numpys(use):
+    # Such numbers wrap around or are refused beyond their range, which no op of a graph does.
+    fast = tangrad.compile(use, recompile_limit=30, options={"measure": False})
+    a = tangrad.arange(4.0)
+    with numpy.errstate(all="ignore"):
+        for k in (3, 4, 5, 6, 7, 250, 8, -2, 9, 200):
+            assert outcome(lambda k=k: fast(a, k)) == outcome(lambda k=k: use(a, k)), k
+
+
+def outcome(call):
+    try:
+        return bits(call())
+    except OverflowError as error:
+        return str(error)

@@ -360,6 +360,13 @@ def _dynamic(item: Any) -> Any:
 
 _as_float = _unary("float")
 
+
+def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    """Compute as NumPy does with the number, of whose kind and range its results depend."""
+    kwargs = {key: settled(item) for key, item in kwargs.items()}
+    return getattr(ufunc, method)(*(settled(item) for item in inputs), **kwargs)
+
+
 _METHODS: dict[str, Any] = {
     **{f"__{name}__": _arithmetic(name) for name in ("add", "sub", "mul", "truediv")},
     **{f"__r{name}__": _arithmetic(name, True) for name in ("add", "sub", "mul", "truediv")},
@@ -384,6 +391,7 @@ _METHODS: dict[str, Any] = {
             *("__round__", "__divmod__", "__rdivmod__", "__repr__", "__str__", "__format__"),
         )
     },
+    "__array_ufunc__": _array_ufunc,
     "__copy__": lambda self: self,
     "__deepcopy__": lambda self, memo: self,
     "__reduce_ex__": lambda self, protocol: (type(settled(self)), (settled(self),)),
@@ -461,6 +469,6 @@ class _SymbolicInt(DynamicScalar, int):
 
 _FOLLOWED = (_SymbolicFloat, _SymbolicInt)
 for _name, _method in _METHODS.items():
-    if _name not in ("__reduce_ex__", "__deepcopy__", "__copy__"):
+    if _name not in ("__reduce_ex__", "__deepcopy__", "__copy__", "__array_ufunc__"):
         for _kind_of in _FOLLOWED:
             setattr(_kind_of, _name, _method)
