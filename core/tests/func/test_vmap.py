@@ -204,3 +204,24 @@ def test_what_is_no_tensor_passes_where_no_batch_is_wanted():
     assert found[1:] == ("text", None)
     with pytest.raises(ValueError, match="must only return Tensors"):
         vmap(lambda x: (x, "text"))(tangrad.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "message"),
+    [
+        (tangrad.dot, ((3, 3), (3, 3, 3)), "1D tensors expected"),
+        (tangrad.dot, ((3, 2, 3), (3, 2, 3)), "1D tensors expected"),
+        (tangrad.dot, ((3, 1), (3, 2)), "inconsistent tensor size"),
+        (tangrad.vdot, ((3, 2, 3), (3, 2, 3)), "1D tensors expected"),
+        (tangrad.mm, ((3, 3), (3, 3)), "must be a 2D tensor, got 1D"),
+        (tangrad.mv, ((3, 3), (3,)), r"expected, got 1, 1, 0"),
+        (tangrad.bmm, ((3, 3), (3, 3)), "must be a 3D tensor, got 1D"),
+        (lambda a, b: a.addmm_(b, tangrad.ones(3, 3)), ((3, 3), (3, 3)), "must be a 2D tensor"),
+    ],
+)
+def test_samples_of_a_wrong_shape_are_refused_as_without_a_batch(function, shapes, message):
+    given = [tangrad.ones(shape) for shape in shapes]
+    with pytest.raises(RuntimeError, match=message):
+        vmap(function)(*given)
+    with pytest.raises(RuntimeError, match=message):
+        function(*(x[0] for x in given))

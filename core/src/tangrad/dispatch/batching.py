@@ -297,6 +297,7 @@ def batched_call(
     if rule == "dims":
         return _by_dims(op, size, dims, inner, args)
     if callable(rule):
+        op.definition.check_arguments(args)  # what the rule calls knows other shapes
         return rule(size, dims, *inner)
     if op.definition.shape_depends_on_data:
         raise RuntimeError(
