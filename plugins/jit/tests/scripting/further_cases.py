@@ -515,3 +515,10 @@ def storage_of_another(x, y):
 @case((t([1.0, 2.0], [3.0, 4.0]), torch.tensor([1, 0])))
 def items_by_name(x, at):
     return x.__getitem__(at), x.__getitem__(x > 2)
+
+
+@case(({"b": 1, "a": 2},), ({},))
+def keys_as_lists(d: Dict[str, int]):
+    names = list(d)
+    names.append("c")
+    return names, len(d), [k + "!" for k in d]

@@ -229,7 +229,9 @@ def _list(check: Any, node: ast.Call, hint: Type | None, place: Place) -> Any:
             return Many(over)
         return check.make_list([check.expr_of(item, place) for item in over], place)
     if over.kind in ("list", "str", "dict"):
-        return choose_builtin("list", [check.expr_of(value, place)], {}, place)
+        # PyTorch's op makes lists of lists and texts.
+        named = "keys" if over.kind == "dict" else "list"
+        return choose_builtin(named, [check.expr_of(value, place)], {}, place)
     name = check.temporary()
     return Comprehension(
         place, ListType(over.element), name, over, Local(place, over.element, name)
