@@ -354,7 +354,7 @@ cdef bint assigned_at(Tensor t, PyObject** items, Py_ssize_t n, tg_index* v, obj
     if not isinstance(value, Tensor):
         if not takes_number(t, value):
             return False
-        written = empty_contiguous(0, NULL, t.dtype_.index, t.storage_.dev)
+        written = empty_contiguous(0, t.shape_, t.dtype_.index, t.storage_.dev)
         encode_scalar(value, t.dtype_.index, host_pointer(written))
     else:
         written = <Tensor>value
