@@ -72,7 +72,7 @@ L(a)|C(a[None])|N(a)|S(a)|E(T.tensor([0, 2]))|P(a)|G(a[None])[0]|L(a) + L(b)"""
 WRITES = """a.add_(b)|a.mul_(n)|a.sub_(a * n)|a.add_(b, alpha=n)|a.fill_(n)|a.zero_()|a.copy_(b)
 a.clamp_(n)|a.clamp_(max=n)|a.div_(n)|a.pow_(n)|a.lerp_(b, n)|a.addcmul_(a, b, value=n)|a.relu_()
 a.masked_fill_(a > 0, n)|a.t_()|a.transpose_(0, 1)|a.unsqueeze_(0)|a.squeeze_()|a.exp_()|a.neg_()
-a.index_fill_(0, T.tensor([0]), n)|a.scatter_(0, T.tensor([[0, 0]]), n)|a.cumsum_(0)|a.addmm_(a, b)
+a.index_fill_(0, T.tensor([0]), n)|a.scatter_(0, T.tensor([[0, 0]]), n)|a.cumsum_(0)|a.addmm_(b.clone(), b.clone())
 a.index_add_(0, T.tensor([0]), b)|a.index_copy_(0, T.tensor([0]), b)|a.fill_diagonal_(n)|a.sigmoid_()
 T.add(a, b, out=c)|T.mul(a, n, out=c)|T.sum(a, 0, out=c)|T.matmul(a, b, out=c)|T.cat([a, b], out=c)"""
 STATEMENTS = """B(a)|a[0] = n|a[0] = b|a[...] = b|a[:, 0] = n|a[a > 0] = n|a[T.tensor([0])] = b|a += b|a *= n
@@ -144,6 +144,9 @@ class Writer:
         """Return the call, sometimes with something switched on around it."""
         if self.rng.random() < 0.7:
             return f"note({call})"
+        # Under vmap PyTorch gives the tensor outside another shape, too.
+        if call in ("a.t_()", "a.transpose_(0, 1)", "a.unsqueeze_(0)", "a.squeeze_()"):
+            return f"note(in_thread(lambda: {call}))"
         return self.rng.choice([
             f"with T.no_grad(): note({call})",
             f"with T.inference_mode(): note({call})",
@@ -152,7 +155,7 @@ class Writer:
             f"note(T.func.vmap(lambda a: {call})(a))",
             f"note(T.func.vmap(lambda a, b: {call}, (0, None))(a, b))",
             f"note(T.func.grad(lambda a: total({call}))(a))",
-            f"note(T.func.jvp(lambda a: {call}, (a,), (t(8, tuple(a.shape)),)))",
+            f"note(T.func.jvp(lambda a: {call}, (a,), (t(8, tuple(a.shape), dtype_of(a)),)))",
             f"note(backward({call}, a, b))",
             f"note(backward({call}, a, b))",
             f"with T.device('meta'): note({call})",
@@ -206,6 +209,9 @@ def names_for(library: Any) -> dict[str, Any]:
         for number, parameter in enumerate(made.parameters()):
             parameter.data = t(number, tuple(parameter.shape), "float64").to(parameter.dtype) / 2
         return made
+
+    def dtype_of(x: Any) -> str:
+        return str(x.dtype).rpartition(".")[2]
 
     def in_thread(call: Any) -> Any:
         told: list[Any] = []
@@ -285,6 +291,7 @@ def names_for(library: Any) -> dict[str, Any]:
         "P": P,
         "G": G,
         "O": O,
+        "dtype_of": dtype_of,
         "in_thread": in_thread,
         "total": total,
         "backward": backward,
