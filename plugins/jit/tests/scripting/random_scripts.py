@@ -10,6 +10,7 @@ import copy
 import importlib.util
 import io
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -50,6 +51,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     # PyTorch pools constants that are equal, and so takes -0.0 for 0.0 where both stand.
+    if isinstance(value, str):
+        return repr(re.sub(r"-(0\.0*)(?!\d)", r"\1", value))
     return repr(abs(value) if isinstance(value, float) and value == 0 else value)
 
 
@@ -167,6 +170,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(first, first + count):
             said = check_apart(seed, Path(folder), torch)
+            if seed > first and not (seed - first) % 100:
+                print(f"# {seed - first} programs", file=sys.stderr, flush=True)
             if said:
                 failed += 1
                 print(said, flush=True)
