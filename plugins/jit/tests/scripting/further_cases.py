@@ -522,3 +522,13 @@ def keys_as_lists(d: Dict[str, int]):
     names = list(d)
     names.append("c")
     return names, len(d), [k + "!" for k in d]
+
+
+@case((1 + 2j, 0.5, 3), (0.5j, -1.5, -2))
+def mathematics_of_numbers(c: complex, a: float, n: int):
+    roots = torch.sqrt(c), torch.exp(c), torch.log(c), torch.log10(c), torch.atan(c), torch.atanh(c)
+    waves = torch.sin(c), torch.cos(c), torch.sinh(c), torch.cosh(c), torch.log(c, 3)
+    shown = torch.angle(c), torch.angle(a), torch.angle(n), torch.polar(a, a), torch.polar(n, a)
+    asked = torch.isnan(c), torch.isinf(c), torch.isfinite(c)
+    powers = torch.pow(n, n), torch.pow(n, 2.0), torch.remainder(n, 2), torch.remainder(a, n)
+    return roots, waves, shown, asked, powers, torch.lgamma(-2)

@@ -107,7 +107,7 @@ class Writer(Expressions):
                 f"!{xs}[5] = <int>",
                 f"{xs}.clear()",
             ),
-            *(f"{d}.setdefault(<str>, <int>)", f"!{d}.popitem()"),
+            f"{d}.setdefault(<str>, <int>)",
             *("!assert <bool>, 'not so: ' + <str>", "assert <bool> or True"),
         )
         if not text.startswith(("None", "changed(None", "del None")):

@@ -47,6 +47,8 @@ from tangrad_jit.scripting.types.kinds import (
 
 __all__ = ["Attributes", "Keyed"]
 
+_NUMBERS = (*kinds.NUMBERS, kinds.NUMBER)
+
 
 class Attributes:
     """What names and attributes mean.
@@ -293,6 +295,11 @@ class Attributes:
         if callee is None and is_op(name):
             callee = tangrad.plugin.find_op(name)
         refused: list[str] = []
+        if args and all(arg.type in _NUMBERS for arg in (*args, *kwargs.values())):
+            # Ops with operands take numbers, too, of which one has to be a tensor.
+            of_numbers = choose_builtin(name, args, kwargs, place, convert=False)
+            if of_numbers is not None:
+                return of_numbers
         if callee is not None:
             qualified = name if "::" in name else f"aten::{name}"
             found = call_op(qualified, callee, args, kwargs, place)

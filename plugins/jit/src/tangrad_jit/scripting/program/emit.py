@@ -14,7 +14,7 @@ import math
 from functools import cache
 from typing import Any
 
-from tangrad_jit.scripting.program import codes, numbers, texts, threads, values
+from tangrad_jit.scripting.program import codes, complex_numbers, numbers, texts, threads, values
 from tangrad_jit.scripting.program.lifetimes import last_uses
 from tangrad_jit.scripting.program.retelling import MARK, set_place
 from tangrad_jit.scripting.program.sizes import is_small, small_variables
@@ -24,7 +24,7 @@ from tangrad_jit.scripting.types.kinds import ListType, ModuleType, TupleType
 
 __all__ = ["Emitter", "filled", "program_of"]
 
-_RUNTIME = (numbers, values, texts, codes, threads)
+_RUNTIME = (numbers, complex_numbers, values, texts, codes, threads)
 _LOW, _HIGH = -(1 << 63), (1 << 63) - 1
 
 

@@ -293,7 +293,6 @@ rt_atanh = _bounded_by_one
 rt_erf = math.erf
 rt_erfc = math.erfc
 rt_gamma = _as_in_c(math.gamma, math.inf)
-rt_lgamma = _as_in_c(math.lgamma, math.inf)
 rt_degrees = math.degrees
 rt_radians = math.radians
 rt_copysign = math.copysign
@@ -303,6 +302,14 @@ rt_isfinite = math.isfinite
 rt_frexp = math.frexp
 rt_ldexp = _as_in_c(math.ldexp)
 rt_ieee_remainder = _as_in_c(math.remainder)
+
+
+def rt_lgamma(a: float) -> float:
+    """Return the logarithm of the absolute gamma function, infinite at its poles."""
+    try:
+        return math.lgamma(a)
+    except (ValueError, OverflowError):
+        return math.inf
 
 
 def rt_log_base(a: float, base: float) -> float:
