@@ -48,7 +48,7 @@ class Held:
         )
         return told
 
-    def backward(self, result: Any, how: object = True) -> dict[str, Any]:
+    def backward(self, result: Any, how: object = True) -> dict[str, Any] | Exception:
         """Return the gradients that a caller asks of the results, or of the last, and drop them."""
         import tangrad as T
 
@@ -68,7 +68,9 @@ class Held:
                 if how == "retained":
                     total.backward(retain_graph=True)
                 total.backward()
-        except RuntimeError:
+        except RuntimeError as error:
+            if type(error).__name__ == "CaptureError":  # what is computed again is no graph
+                return error
             if how == "twice":  # which graphs refuse that write into arguments, draw or call back
                 for _, t in leaves:
                     t.grad = None

@@ -14,7 +14,6 @@ MODES = (
     "T.autograd.graph.save_on_cpu()",
     "T.autograd.graph.disable_saved_tensors_hooks('not here')",
     "T.autograd.forward_ad.dual_level()",
-    "T.autograd.graph.allow_mutation_on_saved_tensors()",
     *("Doubling()", "Doubling()", "Watching()"),
     *("patched(T, 'where', lambda c, x, y: x * 2)", "patched(T, 'full_like', lambda x, n: x + n)"),
     "patched(T.nn.functional, 'layer_norm', lambda x, n: x * 3)",
