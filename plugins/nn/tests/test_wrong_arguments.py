@@ -87,3 +87,10 @@ def test_fragments_that_programs_look_for_are_in_the_messages():
     leaf = tangrad.ones(2, 2, requires_grad=True)
     with pytest.raises(RuntimeError, match="we interpret the first dimension"):
         tangrad.autograd.grad(leaf * 1, leaf, tangrad.ones(2, 2), is_grads_batched=True)
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_a_class_that_is_not_there_is_told_with_those_that_are(device):
+    scores, target = tangrad.ones(2, 3, device=device), tangrad.tensor([1, 5], device=device)
+    with pytest.raises(IndexError, match=r"Target 5 is out of bounds\. .*3 classes: .* 0 to 2"):
+        nn.functional.cross_entropy(scores, target)

@@ -236,3 +236,10 @@ def test_tensors_are_grouped_by_device_and_dtype(agree):
         )
 
     agree(program)
+
+
+@pytest.mark.parametrize("given", [nn.Linear(2, 2), tangrad.ones(2), 3])
+def test_what_is_no_list_of_parameters_is_refused(given):
+    advice = "pass its parameters" if isinstance(given, nn.Module) else ""
+    with pytest.raises(TypeError, match=f"should be an iterable of Tensors.*{advice}"):
+        optim.SGD(given, lr=0.1)

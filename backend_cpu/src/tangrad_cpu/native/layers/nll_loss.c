@@ -115,7 +115,11 @@ static int nll_loss(const tg_call *call, void *context)
     tgc_parallel(j.tasks, nll_task, &j);
     int64_t wrong = atomic_load(&j.wrong);
     if (wrong != j.ignored)
-        return tgc_error("IndexError", "Target %lld is out of bounds.", (long long)wrong);
+        return tgc_error("IndexError",
+                         "Target %lld is out of bounds. (nll_loss of %lld classes: targets are 0 to %lld, or "
+                         "ignore_index, %lld)",
+                         (long long)wrong, (long long)j.logs->shape[1], (long long)j.logs->shape[1] - 1,
+                         (long long)j.ignored);
     return 0;
 }
 

@@ -130,10 +130,11 @@ class Optimizer:
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self._set_hooks()
-        if isinstance(params, tangrad.Tensor):
+        if isinstance(params, tangrad.Tensor) or not hasattr(params, "__iter__"):
+            advice = "; pass its parameters()" if hasattr(params, "parameters") else ""
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or "
-                f"dicts, but got {type(params).__module__}.{type(params).__qualname__}"
+                f"dicts, but got {type(params).__module__}.{type(params).__qualname__}{advice}"
             )
         self.state: Any = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []

@@ -82,7 +82,10 @@ def _nll_reference(
     counted = target != ignore_index
     wrong = counted & ((target < 0) | (target >= self.shape[1]))
     if wrong.any():
-        raise IndexError(f"Target {target[wrong].flat[0]} is out of bounds.")
+        raise IndexError(
+            f"Target {target[wrong].flat[0]} is out of bounds. (nll_loss of {self.shape[1]} classes: "
+            f"targets are 0 to {self.shape[1] - 1}, or ignore_index, {ignore_index})"
+        )
     safe = np.where(counted, target, 0).astype(np.int64)
     scale = counted.astype(self.dtype)
     if weight is not None:
