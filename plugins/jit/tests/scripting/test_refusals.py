@@ -197,6 +197,24 @@ def test_attributes_whose_class_cannot_be_scripted_are_refused_where_they_are_us
         tangrad.jit.script(Using(kept))
 
 
+class Lengthless(tuple):
+    def __len__(self):
+        raise NotImplementedError
+
+
+class Paired(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pairs = (Lengthless((2, 3)), Lengthless((4, 5)))
+
+    def forward(self, x):
+        return x * self.pairs[1][0]
+
+
+def test_tuples_of_classes_without_a_length_can_be_attributes():
+    assert tangrad.jit.script(Paired())(tangrad.ones(1)).tolist() == [4.0]
+
+
 class Weighted(nn.Module):
     def __init__(self):
         super().__init__()

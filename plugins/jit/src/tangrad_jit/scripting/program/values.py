@@ -479,9 +479,10 @@ def fitted(value: Any, kind: Type) -> Any:
     if isinstance(kind, DictType) and isinstance(value, dict):
         return {fitted(k, kind.key): fitted(v, kind.value) for k, v in value.items()}
     if isinstance(kind, TupleType) and isinstance(value, tuple):
-        if len(value) != len(kind.elements):
-            raise Unfitting(f"a tuple of {len(value)}")
-        members = [fitted(item, member) for item, member in zip(value, kind.elements, strict=True)]
+        items = tuple.__getitem__(value, slice(None))  # a class of tuples may have no length
+        if len(items) != len(kind.elements):
+            raise Unfitting(f"a tuple of {len(items)}")
+        members = [fitted(item, member) for item, member in zip(items, kind.elements, strict=True)]
         return tuple(members) if kind.python_class is None else kind.python_class(*members)
     if kind == kinds.DEVICE and isinstance(value, str):
         return tangrad.device(value)
