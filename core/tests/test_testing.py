@@ -176,3 +176,19 @@ def test_make_tensor_draws_from_all_of_a_dtype() -> None:
     )
     assert bool(x.isfinite().all())
     assert bool((x.abs() > 1e37).any())
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_allclose_takes_numbers_and_sizes_and_its_wider_tolerances(agree):
+    def program(t):
+        found = [None]
+        check = t.testing.assert_allclose
+        check(t.ones(2, 3).shape[1:], t.ones(3).shape)
+        check(1.0, 1.0 + 9e-6)
+        check(t.ones(2), t.ones(2, dtype=t.float64) + 5e-5)
+        for far in (t.ones(2) + 1e-3, t.ones(2, dtype=t.float64) + 2e-3):
+            with pytest.raises(AssertionError):
+                check(t.ones(2), far)
+        return found
+
+    agree(program)

@@ -21,6 +21,8 @@ _TOLERANCES = {
     "complex64": (1.3e-6, 1e-5),
     "complex128": (1e-7, 1e-7),
 }
+# Those of `assert_allclose`.
+_WIDER = {"float16": (1e-3, 1e-3), "float32": (1e-4, 1e-5), "float64": (1e-5, 1e-8)}
 _NUMBER_TYPES = {float: "float64", complex: "complex128"}
 
 
@@ -127,12 +129,15 @@ def assert_allclose(
     warnings.warn(
         "assert_allclose() is deprecated; use assert_close()", FutureWarning, stacklevel=2
     )
-    kinds = [getattr(x, "dtype", None) for x in (actual, expected)]
+    if not isinstance(actual, _C.Tensor):
+        actual = tangrad.tensor(actual)
+    if not isinstance(expected, _C.Tensor):
+        expected = tangrad.tensor(expected, dtype=actual.dtype)
     if rtol is None and atol is None:
-        rtol, atol = _tolerances([_name(k) for k in kinds if k is not None])
-    as_tensors = [tangrad.as_tensor(x) for x in (actual, expected)]
+        rtol, atol = _tolerances([_name(x.dtype) for x in (actual, expected)], _WIDER)
     assert_close(
-        *as_tensors,
+        actual,
+        expected,
         rtol=rtol,
         atol=atol,
         equal_nan=equal_nan,
@@ -233,8 +238,10 @@ def _compare(actual: Any, expected: Any, options: _Options) -> None:
         _compare_tensors(*_as_tensors(actual, expected, options), options)
 
 
-def _tolerances(names: list[str]) -> tuple[float, float]:
-    found = [_TOLERANCES.get(name, (0.0, 0.0)) for name in names]
+def _tolerances(
+    names: list[str], table: Mapping[str, tuple[float, float]] = _TOLERANCES
+) -> tuple[float, float]:
+    found = [table.get(name, (0.0, 0.0)) for name in names]
     return max(r for r, _ in found), max(a for _, a in found)
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import copy
 import pickle
 
+import numpy as np
 import pytest
+import torch
 
+import tangrad
 from tangrad.tensor.size import Size
 
 
@@ -69,3 +72,15 @@ def test_a_slice_is_a_size_however_it_is_asked_for():
 def test_what_is_no_place_in_a_size_is_refused(key, kind):
     with pytest.raises(kind, match="tuple ind"):
         Size([2, 3])[key]
+
+
+@pytest.mark.parametrize("library", [torch, tangrad])
+def test_arrays_count_with_the_sizes(library):
+    size, steps = library.Size([2, 3]), np.array([1, 2])
+    for result in (size + steps, steps + size, size * steps * 1, size - steps + 2 * steps):
+        assert type(result) is np.ndarray
+    assert (size + steps).tolist() == [3, 5]
+    assert (size * steps).tolist() == [2, 6]
+    for other in ([1], 1, library.ones(2)):
+        with pytest.raises(TypeError, match="can only concatenate tuple"):
+            size + other

@@ -48,9 +48,13 @@ class Size(tuple[int, ...]):
 
     def __add__(self, other: tuple[int, ...]) -> Size:  # type: ignore[override]
         if not isinstance(other, tuple):
-            raise TypeError(
-                f"can only concatenate tuple (not {type(other).__name__}) to tangrad.Size"
-            )
+            # Asked first, as by a tuple of the interpreter: arrays add the sizes up.
+            reflected = getattr(type(other), "__radd__", None)
+            found = NotImplemented if reflected is None else reflected(other, self)
+            if found is not NotImplemented:
+                return found
+            name = type(other).__name__
+            raise TypeError(f"can only concatenate tuple (not {name}) to {_C.shown('Size')}")
         items = tuple.__add__(self, other)
         return tuple.__new__(Size, items) if type(other) is Size else Size(items)
 
@@ -58,6 +62,8 @@ class Size(tuple[int, ...]):
         return Size(other) + self if isinstance(other, tuple) else NotImplemented
 
     def __mul__(self, times: Any) -> Any:
+        if getattr(times, "ndim", 0) and not isinstance(times, _C.Tensor):
+            return NotImplemented  # arrays multiply the sizes
         repeated = tuple.__mul__(self, times)
         return repeated if repeated is NotImplemented else tuple.__new__(Size, repeated)
 
