@@ -56,6 +56,12 @@ def assert_as_torch(data, dtype=None):
 
 T = torch.tensor
 EXAMPLES = {
+    "a tensor among lists": [[1, 2], T([3, 4])],
+    "a tensor of another kind among lists": [[1, 2], T([3.5, 4.0])],
+    "a deep tensor among lists": [[[1], [2]], T([[3], [4]])],
+    "a longer tensor among lists": [[1, 2], T([3, 4, 5])],
+    "a shallow tensor among lists": [[[1], [2]], T([3, 4])],
+    "a number in a tensor among lists": [[1, 2], T(3)],
     "float": 1.5,
     "integer": 3,
     "truth": True,

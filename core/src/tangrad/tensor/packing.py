@@ -131,7 +131,9 @@ def _flatten(data: Any, shape: tuple[int, ...]) -> Sequence[Any]:
         rows = level
         level = []
         for row in rows:
-            if not _is_sequence(row):
+            if hasattr(type(row), "requires_grad") and _rank(row):
+                row = row.detach().unbind()  # a tensor among sequences, though none by itself
+            elif not _is_sequence(row):
                 raise TypeError(
                     f"not a sequence: expected a sequence of length {size} at dim {depth}, got "
                     f"{type(row).__name__}"
