@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -134,7 +135,11 @@ def compile_all(work: list[tuple[Path, str | None]], include: list[str]) -> list
     """
     # The largest files first: the last to finish decides how long all take.
     work = sorted(work, key=lambda item: -item[0].stat().st_size)
-    headers = digest([*NATIVE.rglob("*.h"), Path(include[0]) / "native" / "tangrad_abi.h"])
+    headers = {
+        path.relative_to(NATIVE).as_posix(): path.read_bytes() for path in NATIVE.rglob("*.h")
+    }
+    interface = "native/tangrad_abi.h"
+    headers[interface] = (Path(include[0]) / interface).read_bytes()
     # One folder for all interpreters: kernels see nothing of Python, and are compiled once.
     folder = HERE / "build" / "objects"
     folder.mkdir(parents=True, exist_ok=True)
@@ -148,7 +153,7 @@ def compile_all(work: list[tuple[Path, str | None]], include: list[str]) -> list
 
 
 def compile_one(
-    source: Path, level: str | None, folder: Path, include: list[str], headers: str
+    source: Path, level: str | None, folder: Path, include: list[str], headers: dict[str, bytes]
 ) -> Path:
     """Compile one file for one level, unless there is the object of just that.
 
@@ -157,11 +162,11 @@ def compile_one(
         level: name of the level, or None for what all levels share.
         folder: where the object goes.
         include: folders of headers.
-        headers: digest of all headers.
+        headers: the contents of all headers, by their paths.
     """
     compiler = os.environ.get("CC", sysconfig.get_config_var("CC") or "cc").split()
     command = [*compiler, *FLAGS, *flags_of(source, level)]
-    depends = [*command, headers, *([] if level else include[-1:])]
+    depends = [*command, included_by(source, headers), *([] if level else include[-1:])]
     key = hashlib.sha256(" ".join(depends).encode() + source.read_bytes()).hexdigest()
     stem = f"{source.stem}.{level or 'shared'}"
     target = folder / f"{stem}.{key[:16]}.o"
@@ -187,11 +192,26 @@ def flags_of(source: Path, level: str | None) -> list[str]:
     return [*flags, f"-DTGC_LEVEL={level}", *LEVELS[level]]
 
 
-def digest(files: list[Path]) -> str:
-    """Hash the contents of files."""
+def included_by(source: Path, headers: dict[str, bytes]) -> str:
+    """Hash the headers that a file includes, and those that they include.
+
+    Args:
+        source: C file.
+        headers: contents by path, as files name them; a header beside another goes by its name.
+    """
+    folder = source.parent.relative_to(NATIVE) if source.is_relative_to(NATIVE) else Path()
+    left, found = [(folder, source.read_bytes())], set()
+    while left:
+        folder, text = left.pop()
+        for name in re.findall(rb'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', text, re.MULTILINE):
+            beside, named = (folder / name.decode()).as_posix(), name.decode()
+            path = beside if beside in headers else named
+            if path in headers and path not in found:
+                found.add(path)
+                left.append((Path(path).parent, headers[path]))
     total = hashlib.sha256()
-    for path in sorted(files, key=lambda path: path.name):
-        total.update(path.read_bytes())
+    for path in sorted(found):
+        total.update(f"{path}:{len(headers[path])}:".encode() + headers[path])
     return total.hexdigest()
 
 

@@ -281,6 +281,7 @@ _DEFINED = (
     "_bag_sum",
     "_block_diag",
     "_ctc_loss",
+    "_grid_sampled",
     "_norms",
     "_pdist",
     "_total_norm",

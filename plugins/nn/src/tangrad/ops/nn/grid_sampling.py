@@ -1,18 +1,17 @@
 """Define sampling of images and volumes at given positions (Jaderberg et al., 2015).
 
 "Spatial transformer networks", https://arxiv.org/abs/1506.02025. Positions run from -1 to 1 over
-the input; a result is a sum of a few gathered elements, weighted by tensor code, so derivatives of
-every order follow by input and position.
+the input.
 """
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from typing import Any
 
 import tangrad
-from tangrad.ops.nn.weighted_gather import weighted_gather
+from tangrad.ops.nn.fusing import fuses, plain_on_host
+from tangrad.ops.nn.grid_sampling_taps import by_taps, sampled
 from tangrad.plugin import Ints, composite, numel_of, op
 
 
@@ -134,79 +133,6 @@ def affine_grid(theta: Any, size: Ints, align_corners: bool | None) -> Any:
             stacklevel=3,
         )
     return _affine_positions(theta, size, align)
-
-
-# Positions ----------------------------------------------------------------------------------------
-
-
-def _unnormalized(x: Any, size: int, align: bool) -> Any:
-    return (x + 1) * ((size - 1) / 2) if align else ((x + 1) * size - 1) / 2
-
-
-def _clipped(x: Any, size: int) -> Any:
-    """Clip to the elements; beyond them, and for a NaN, a constant without a derivative."""
-    inside = (x > 0) & (x < size - 1)
-    edge = (x >= size - 1).to(x.dtype) * (size - 1)
-    return tangrad.where(inside, x, edge.detach())
-
-
-def _mirrored(x: Any, size: int, align: bool) -> Any:
-    """Reflect at the border until inside: at centers of elements, or at their edges."""
-    low, span = (0.0, float(size - 1)) if align else (-0.5, float(size))
-    if span == 0:
-        return x.masked_fill(tangrad.ones_like(x, dtype=tangrad.bool), 0.0)  # with a gradient: 0
-    away = tangrad.where(x < low, low - x, x - low)
-    extra = away.fmod(span)
-    flips = ((away - extra) / span).round().detach()
-    return tangrad.where(flips.remainder(2) == 0, extra + low, span - extra + low)
-
-
-def _placed(x: Any, size: int, padding_mode: str, align: bool) -> Any:
-    if padding_mode == "zeros":
-        return x
-    return _clipped(_mirrored(x, size, align) if padding_mode == "reflection" else x, size)
-
-
-def _cubic_weights(t: Any) -> list[Any]:
-    """Return the weights of the elements at -1, 0, 1, 2 for a position t in [0, 1] (a = -3/4)."""
-    a = -0.75
-
-    def near(x: Any) -> Any:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-
-    def far(x: Any) -> Any:
-        return (((x - 5) * x + 8) * x - 4) * a
-
-    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
-
-
-# Sums of gathered elements ------------------------------------------------------------------------
-
-
-def _summed(flat: Any, axes: list[list[tuple[Any, Any]]], sizes: Ints) -> Any:
-    """Sum over the taps of all dimensions, each a list of (coordinate, weight).
-
-    Args:
-        flat: the input as (N, C, elements).
-        axes: of each dimension, first to last, (N, positions) each; whole coordinates, without
-            derivative.
-    """
-    known = []
-    for taps, size in zip(axes, sizes, strict=True):
-        found = []
-        for x, w in taps:
-            within = (x >= 0) & (x <= size - 1)
-            found.append((within, tangrad.where(within, x, 0).to(tangrad.int64), w))
-        known.append(found)
-    places, weights = [], []
-    for combined in itertools.product(*known):
-        inside, place, weight = combined[0]
-        for (within, whole, w), size in zip(combined[1:], tuple(sizes)[1:], strict=True):
-            inside, place, weight = inside & within, place * size + whole, weight * w
-        # Outside there is nothing: not even zero times an infinite weight.
-        places.append(tangrad.where(inside, place, -1))
-        weights.append(tangrad.where(inside, weight, 0))
-    return weighted_gather(flat, tangrad.stack(places, 1), tangrad.stack(weights, 1))
 
 
 def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
@@ -362,26 +288,9 @@ def grid_sample(
     narrow = input.dtype.itemsize < 4
     x = input.to(tangrad.float32) if narrow else input
     positions = grid.to(tangrad.float32) if narrow else grid
-    flat = x.reshape((*lead, numel_of(sizes)))
-    points = positions.reshape((lead[0], -1, len(sizes)))
-    axes = []
-    for axis, size in enumerate(sizes):
-        raw = _unnormalized(points.select(2, len(sizes) - 1 - axis), size, align)
-        if mode == "bicubic":
-            start = raw.floor().detach()
-            weights = _cubic_weights(raw - start)
-            places = [_placed(start + k, size, padding_mode, align).detach() for k in range(-1, 3)]
-            axes.append(list(zip(places, weights, strict=True)))
-            continue
-        at = _placed(raw, size, padding_mode, align)
-        if mode == "nearest":
-            # The weight is one; it carries the derivative by the position, which is zero.
-            axes.append([(at.round().detach(), tangrad.where(at == at, at * 0 + 1, 1))])
-            continue
-        start = at.floor().detach()
-        share = at - start
-        axes.append([(start, 1 - share), (start + 1, share)])
-    return _summed(flat, axes, sizes).to(input.dtype).reshape(shape)
+    whole = plain_on_host(x, positions) or fuses(x, positions)
+    found = sampled if whole else by_taps
+    return found(x, positions, mode, padding_mode, align).to(input.dtype)
 
 
 # PyTorch's names beneath it, which take modes as numbers.

@@ -13,7 +13,7 @@ import tangrad
 from tangrad.ops.nn.convolution import in_format_of, ordered_channels_last, repeated
 from tangrad.ops.nn.fusing import fuses
 from tangrad.ops.nn.pooling.channels_last import average_last, lies_last
-from tangrad.ops.nn.pooling.greatest import max_pool_jvp, max_pool_vjp
+from tangrad.ops.nn.pooling.greatest import max_pool2d, max_pool_jvp, max_pool_vjp
 from tangrad.ops.nn.pooling.one_pass import WITH_PADDING, window_average
 from tangrad.ops.nn.pooling.sizes import hashable
 from tangrad.plugin import Ints, composite, level_of, numel_of, op
@@ -226,7 +226,9 @@ adaptive_max_pool = op(
 )
 
 
-def _adaptive_greatest(name: str, spatial: int, input: Any, output_size: Any) -> Any:
+def _adaptive_greatest(
+    name: str, spatial: int, input: Any, output_size: Any, return_indices: bool = True
+) -> Any:
     """Return the greatest of each window and its flat position, the last NaN being greatest."""
     wanted = _checked(name, spatial, tuple(input.shape), output_size)
     if not input.is_floating_point():
@@ -236,6 +238,12 @@ def _adaptive_greatest(name: str, spatial: int, input: Any, output_size: Any) ->
         shape = (*lead, *wanted)
         places = input.new_zeros(shape, dtype=tangrad.int64)
         return _nothing(name, input, lead, wanted), places
+    if not return_indices and lies_last(input):
+        sizes = tuple(input.shape)[2:]
+        if all(size % out == 0 for size, out in zip(sizes, wanted, strict=True)):
+            # Windows of one size, which are pooled where channels lie.
+            kernel = [size // out for size, out in zip(sizes, wanted, strict=True)]
+            return max_pool2d(input, kernel), None
     values, indices = adaptive_max_pool(input, wanted)
     return in_format_of(values, input), in_format_of(indices, input)
 
@@ -291,7 +299,7 @@ def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool) -> A
         output_size: a length.
         return_indices: also give the flat position of each result among the spatial elements.
     """
-    both = _adaptive_greatest("adaptive_max_pool1d", 1, input, output_size)
+    both = _adaptive_greatest("adaptive_max_pool1d", 1, input, output_size, return_indices)
     return both if return_indices else both[0]
 
 
@@ -366,7 +374,7 @@ def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool) -> A
         output_size: a number for both sizes or a pair; None keeps a size.
         return_indices: also give the flat position of each result among the spatial elements.
     """
-    both = _adaptive_greatest("adaptive_max_pool2d", 2, input, output_size)
+    both = _adaptive_greatest("adaptive_max_pool2d", 2, input, output_size, return_indices)
     return both if return_indices else both[0]
 
 
@@ -438,7 +446,7 @@ def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool) -> A
         output_size: a number for all sizes or a triple; None keeps a size.
         return_indices: also give the flat position of each result among the spatial elements.
     """
-    both = _adaptive_greatest("adaptive_max_pool3d", 3, input, output_size)
+    both = _adaptive_greatest("adaptive_max_pool3d", 3, input, output_size, return_indices)
     return both if return_indices else both[0]
 
 

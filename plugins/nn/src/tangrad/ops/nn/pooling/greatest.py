@@ -6,7 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.nn.convolution import in_format_of
-from tangrad.ops.nn.fusing import fuses
+from tangrad.ops.nn.fusing import fuses, plain_on_host
 from tangrad.ops.nn.pooling.channels_last import as_volume, lies_last
 from tangrad.ops.nn.pooling.one_pass import max_pool_backward, placed
 from tangrad.ops.nn.pooling.sizes import POOL_ERRORS, check_pool, pooled_sizes, windows_of
@@ -77,7 +77,7 @@ def max_pool_vjp(
     dilation: Ints,
 ) -> Any:
     """Give each gradient to where the greatest element was; a kernel size of () is adaptive."""
-    if fuses(g, indices) and len(stride) <= 3:
+    if (plain_on_host(g, indices) or fuses(g, indices)) and len(stride) <= 3:
         return max_pool_backward(
             g, indices, tuple(self_meta.shape), kernel_size, stride, padding, dilation
         )
