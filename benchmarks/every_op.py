@@ -8,8 +8,9 @@ sizes) is listed as left out. Modules have inputs of their own (`measuring/modul
     python benchmarks/every_op.py --only conv2d Conv2d --sizes 65536 --layouts channels_last
     python benchmarks/every_op.py --report every.json --worst 50
 
-Figures are the least of some alternating timings, in microseconds; on a busy machine, `--clock cpu`. They are written after every
-row, and rows that the file has are not measured again: a run can be stopped and go on.
+Figures are the least of some alternating timings, in microseconds; `--clock cpu` suits a busy
+machine. They are written after every row, and rows that the file has are not measured again: a run
+can be stopped and go on.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import Any
 
 import torch
 from measuring import modules
+from measuring.paired import CLOCKS
 
 import tangrad
 from tangrad.ops.definition import registry
@@ -50,9 +52,7 @@ TIMING, ROW = 0.004, 0.12
 ELEMENTS = (1024, 65536, 1048576)
 LAYOUTS = ("contiguous", "strided", "channels_last")
 PASSES = ("forward", "backward")
-# What a timing is read from; the time of a thread does not count what others do on a busy machine.
-CLOCKS = {"wall": time.perf_counter, "cpu": time.thread_time}
-clock = time.perf_counter
+clock = CLOCKS["wall"]
 
 
 class Enlarged(Sampler):
@@ -328,7 +328,9 @@ def main() -> None:
     parser.add_argument("--passes", nargs="*", choices=PASSES, default=list(PASSES))
     parser.add_argument("--only", nargs="*", help="names of ops and modules")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: of one thread only")
+    parser.add_argument(
+        "--clock", choices=sorted(CLOCKS), default="wall", help="cpu: on a busy machine"
+    )
     parser.add_argument("--seconds", type=float, default=math.inf, help="when to stop")
     parser.add_argument("--json", default="every_op.json", help="file for the figures")
     parser.add_argument(
@@ -341,7 +343,7 @@ def main() -> None:
     parser.add_argument("--worst", type=int, default=50, help="rows of the table")
     options = parser.parse_args()
     if options.clock == "cpu" and options.threads != 1:
-        parser.error("--clock cpu counts the calling thread alone: --threads 1")
+        parser.error("--clock cpu adds up what threads do at once: use it with --threads 1")
     global clock
     clock = CLOCKS[options.clock]
 
