@@ -274,8 +274,7 @@ def grid_sample(
     """
     _check(input, grid, mode, padding_mode)
     align = _align("grid_sample", align_corners)
-    lead, sizes = tuple(input.shape)[:2], tuple(input.shape)[2:]
-    shape = (*lead, *tuple(grid.shape)[1:-1])
+    shape = (*tuple(input.shape)[:2], *tuple(grid.shape)[1:-1])
     if numel_of(shape) == 0:
         # Of both arguments, so that a gradient of either passes.
         nothing = input.reshape((-1,))[:0] + grid.reshape((-1,))[:0].to(input.dtype)

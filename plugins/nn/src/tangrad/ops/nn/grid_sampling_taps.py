@@ -86,7 +86,7 @@ def _summed(flat: Any, axes: list[list[tuple[Any, Any]]], sizes: Ints) -> Any:
 
 
 def by_taps(input: Any, grid: Any, mode: str, padding_mode: str, align_corners: bool) -> Any:
-    """Sample as `grid_sample` says, by tensor code; of dtypes that positions are exact enough in."""
+    """Sample as `grid_sample` says, by tensor code; of float32 or float64."""
     lead, sizes = tuple(input.shape)[:2], tuple(input.shape)[2:]
     flat = input.reshape((*lead, numel_of(sizes)))
     points = grid.reshape((lead[0], -1, len(sizes)))
