@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import tangrad
 from tangrad.ops.nn.pooling.adaptive import adaptive_max_pool
 from tangrad.ops.nn.pooling.greatest import max_pool_values, max_pool_with_indices
+from tangrad.ops.nn.pooling.one_pass import max_pool_backward
 from tangrad_cpu import _kernels
 
 
@@ -137,3 +138,73 @@ def test_wide_windows_find_the_first_greatest_and_the_last_nan(dtype: str, paddi
     expected = max_pool_with_indices(x.to("reference"), *geometry)
     np.testing.assert_array_equal(got[0].float().numpy(), expected[0].cpu().float().numpy())
     np.testing.assert_array_equal(got[1].numpy(), expected[1].cpu().numpy())
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(["float32", "float64", "bfloat16"]),
+    st.sampled_from([1, 3, 4, 7, 8, 16, 19, 35]),
+    st.booleans(),
+    st.data(),
+)
+def test_windows_of_pictures_with_channels_last_agree_with_the_reference(
+    dtype: str, channels: int, ceil_mode: bool, data: st.DataObject
+) -> None:
+    def pair(low: int, high: int) -> tuple[int, int]:
+        return (data.draw(st.integers(low, high)), data.draw(st.integers(low, high)))
+
+    kernel, stride, dilation, more = pair(1, 4), pair(1, 3), pair(1, 2), pair(0, 9)
+    padding = tuple(data.draw(st.integers(0, k // 2)) for k in kernel)
+    sizes = [(k - 1) * d + 1 + m for k, d, m in zip(kernel, dilation, more, strict=True)]
+    shape = [data.draw(st.integers(1, 3)), *sizes, channels]
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    x = _few_values(rng, shape, data).to(getattr(tangrad, dtype))
+    if data.draw(st.booleans()):
+        x = x.repeat_interleave(2, 2)[:, :, ::2]
+    geometry = ((*kernel, 1), (*stride, 1), (*padding, 0), (*dilation, 1), ceil_mode)
+    got = max_pool_with_indices(x, *geometry)
+    expected = max_pool_with_indices(x.to("reference"), *geometry)
+    np.testing.assert_array_equal(got[0].float().numpy(), expected[0].cpu().float().numpy())
+    np.testing.assert_array_equal(got[1].numpy(), expected[1].cpu().numpy())
+    alone = max_pool_values(x, *geometry)
+    np.testing.assert_array_equal(alone.float().numpy(), got[0].float().numpy())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 3), st.sampled_from(["float32", "float64", "bfloat16", "int32"]), st.data())
+def test_gradients_are_added_where_the_greatest_were(
+    spatial: int, dtype: str, data: st.DataObject
+) -> None:
+    sizes = [data.draw(st.integers(1, 6)) for _ in range(spatial)]
+    outs = [data.draw(st.integers(1, 5)) for _ in range(spatial)]
+    lead = data.draw(st.sampled_from([(), (1,), (2, 3), (0, 2)]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    places = tangrad.from_numpy(rng.integers(0, int(np.prod(sizes)), (*lead, *outs)))
+    grad = tangrad.from_numpy(rng.integers(-9, 9, (*lead, *outs))).to(getattr(tangrad, dtype))
+    if data.draw(st.booleans()):
+        order = tuple(reversed(range(grad.ndim)))
+        grad, places = (t.permute(order).contiguous().permute(order) for t in (grad, places))
+    ones = (1,) * spatial
+    given_ = (grad, places, (*lead, *sizes), ones, ones, (0,) * spatial, ones)
+    # Whole numbers, whose sums are exact in any order.
+    found = max_pool_backward(*given_)
+    assert found.equal(max_pool_backward.definition.decompose(*given_))
+
+
+@pytest.mark.parametrize("place", [-1, 6, 1 << 40])
+def test_a_place_outside_of_the_plane_is_an_error(place: int) -> None:
+    places = tangrad.tensor([[[0, place]]])
+    with pytest.raises(IndexError, match="none of the 6 elements"):
+        max_pool_backward(tangrad.ones(1, 1, 2), places, (1, 2, 3), (1, 2), (1, 1), (0, 0), (1, 1))
+
+
+def test_adaptive_windows_of_one_size_keep_channels_last() -> None:
+    x = tangrad.rand(2, 5, 6, 9).contiguous(memory_format=tangrad.channels_last)
+    wanted = tangrad.nn.functional.adaptive_max_pool2d(x.contiguous(), (2, 3))
+    found = tangrad.nn.functional.adaptive_max_pool2d(x, (2, 3))
+    assert found.equal(wanted)
+    assert found.is_contiguous(memory_format=tangrad.channels_last)
+    leaves = [x.clone().requires_grad_(), x.contiguous().requires_grad_()]
+    for leaf in leaves:
+        tangrad.nn.functional.adaptive_max_pool2d(leaf, (2, 3)).square().sum().backward()
+    assert leaves[0].grad.equal(leaves[1].grad)

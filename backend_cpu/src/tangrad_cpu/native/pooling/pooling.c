@@ -231,6 +231,9 @@ int TGC(tgc_max_pool)(const tg_view *input, const tg_view *outs, int spatial, co
     j.lead = j.input->ndim - spatial;
     if (j.values->numel == 0)
         return 0;
+    int status;
+    if (TGC(tgc_max_pool_lanes)(input, outs, outs + 1, spatial, kernel, stride, padding, dilation, &status))
+        return status;
     int wide = j.input->dtype == TGC_FLOAT64;
     j.of = wide ? &loops_f64 : &loops_f32;
     j.half = !wide && j.input->dtype != TGC_FLOAT32;

@@ -214,10 +214,15 @@ static void values_task(int64_t task, void *context)
 static int max_pool_values(const tg_call *call, void *context)
 {
     const int spatial = call->args[1].count;
+    const tg_argument *args = call->args;
     job j = {0};
+    int status;
     (void)context;
     if (call->outs->numel == 0)
         return 0;
+    if (TGC(tgc_max_pool_lanes)(args[0].value.tensors, call->outs, NULL, spatial, args[1].value.ints, args[2].value.ints,
+                                args[3].value.ints, args[4].value.ints, &status))
+        return status;
     if (prepare(&j, call, spatial) != 0)
         return TG_DECLINED;
     for (int d = 0; d < spatial; d++) {
