@@ -288,6 +288,7 @@ _DEFINED = (
     "_weighted_gather",
     "_weighted_lines",
     "as_log_softmax",
+    "convolution_channels_last",
     "convolution_weight_bias",
     "depthwise_channels_last",
     "diagonal_scatter",

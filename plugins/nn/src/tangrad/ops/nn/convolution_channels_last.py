@@ -1,7 +1,7 @@
 """Define what convolutions of images do whose channels are neighbours in memory.
 
-Windows of one element are a product with the weight; depthwise windows have a kernel of their own.
-Neither lays images out anew.
+Windows of one element are a product with the weight; depthwise and other windows have kernels of
+their own. None lays images out anew.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from tangrad.ops.nn.convolution import (
 from tangrad.ops.nn.fusing import plain_on_host
 from tangrad.ops.nn.linear import linear
 from tangrad.plugin import Ints, batched_front, op
+
+_LEAST_MAPS = 8  # of a result, to be worth lanes of their own
 
 
 def of_channels_last(
@@ -46,6 +48,10 @@ def of_channels_last(
     pixels = x.permute((0, 2, 3, 1))
     if shape[1:] == (channels, 1, 1) and groups == 1 and stride == (1, 1) and padding == (0, 0):
         return linear(pixels, weight.reshape(shape[:2]), bias).permute((0, 3, 1, 2))
+    if groups == 1 and shape[0] >= _LEAST_MAPS and not x.dtype.is_complex:
+        check_convolution(x, weight, stride, padding, dilation, groups)
+        result = convolution_channels_last(pixels, weight, stride, padding, dilation)
+        return (result if bias is None else result + bias).permute((0, 3, 1, 2))
     if shape[:2] != (channels, 1) or groups != channels or x.dtype.is_complex:
         return None
     check_convolution(x, weight, stride, padding, dilation, groups)
@@ -136,6 +142,83 @@ depthwise_channels_last = op(
         x.shape[3],
     ).permute(0, 2, 3, 1),
     doc="""Correlate each channel of images (N, H, W, C) with its own kernel of (kH, kW, C).
+
+    The channels are neighbours in memory, of the images and of the result.
+    """,
+)
+
+
+# Of any windows -----------------------------------------------------------------------------------
+
+
+def _whole(input: Any, weight: Any, *windows: Ints) -> Any:
+    return convolution(_images(input), weight, *windows, 1).permute((0, 2, 3, 1))
+
+
+def _whole_shape(input: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints) -> Ints:
+    samples, *sizes, _ = input.shape
+    found = _out_sizes(sizes, tuple(weight.shape)[2:], stride, padding, dilation)
+    return (samples, *found, weight.shape[0])
+
+
+def _whole_by_input(
+    g: Any, input: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints
+) -> Any:
+    reach = tuple(d * (k - 1) for d, k in zip(dilation, tuple(weight.shape)[2:], strict=True))
+    beyond = tuple(r - p for r, p in zip(reach, padding, strict=True))
+    if stride == (1, 1) and min(beyond) >= 0 and input.shape[3] >= _LEAST_MAPS:
+        turned = weight.flip((2, 3)).transpose(0, 1)
+        return convolution_channels_last(g, turned, stride, beyond, dilation)
+    n, height, width, channels = input.shape
+    windows = (stride, padding, dilation, 1)
+    found = convolution_input(weight, _images(g), (n, channels, height, width), *windows)
+    return found.permute((0, 2, 3, 1))
+
+
+def _whole_by_weight(g: Any, input: Any, weight: Any, *windows: Ints) -> Any:
+    return convolution_weight(_images(input), _images(g), weight.shape, *windows, 1)
+
+
+def _whole_batch(size: int, dims: Any, input: Any, weight: Any, *windows: Ints) -> Any:
+    if dims[1] is None:
+        x = input.movedim(dims[0], 0)
+        flat = convolution_channels_last(x.flatten(0, 1), weight, *windows)
+        return flat.unflatten(0, (size, x.shape[1])), 0
+    x = batched_front(input, dims[0], size).movedim(0, 3).flatten(3, 4)
+    taps = weight.movedim(dims[1], 0).flatten(0, 1)
+    wide = convolution(_images(x), taps, *windows, size)
+    return wide.unflatten(1, (size, -1)).permute((1, 0, 3, 4, 2)), 0
+
+
+convolution_channels_last = op(
+    "convolution_channels_last(Tensor input, Tensor weight, int[] stride, int[] padding,"
+    " int[] dilation) -> Tensor",
+    dtypes="floating",
+    shape=_whole_shape,
+    decompose=_whole,
+    vjp={
+        "input": lambda g, input_meta, weight, stride, padding, dilation: _whole_by_input(
+            g, input_meta, weight, stride, padding, dilation
+        ),
+        "weight": lambda g, input, weight_meta, stride, padding, dilation: _whole_by_weight(
+            g, input, weight_meta, stride, padding, dilation
+        ),
+    },
+    linear=("input", "weight"),
+    batch=_whole_batch,
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(2, 4, 5, 3), s.tensor(4, 3, 2, 3), (1, 1), (1, 0), (1, 1)),
+        s(s.tensor(1, 5, 4, 5), s.tensor(3, 5, 2, 3), (2, 1), (1, 2), (2, 1)),
+        s(s.tensor(1, 3, 3, 2, strided=True), s.tensor(2, 2, 1, 1), (2, 2), (0, 0), (1, 1)),
+        s(s.tensor(1, 3, 17, 4), s.tensor(33, 4, 3, 3), (1, 1), (1, 1), (1, 1)),
+        s(s.tensor(0, 3, 3, 2), s.tensor(3, 2, 2, 2), (1, 1), (0, 0), (1, 1)),
+    ],
+    oracle=lambda torch, x, w, stride, padding, dilation: torch.nn.functional.conv2d(
+        x.permute(0, 3, 1, 2), w, None, stride, padding, dilation
+    ).permute(0, 2, 3, 1),
+    doc="""Correlate images (N, H, W, C) with a weight (O, C, kH, kW), to (N, H', W', O).
 
     The channels are neighbours in memory, of the images and of the result.
     """,
