@@ -208,3 +208,35 @@ def test_adaptive_windows_of_one_size_keep_channels_last() -> None:
     for leaf in leaves:
         tangrad.nn.functional.adaptive_max_pool2d(leaf, (2, 3)).square().sum().backward()
     assert leaves[0].grad.equal(leaves[1].grad)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.integers(1, 3), st.sampled_from(["float32", "float64"]), st.data())
+def test_averages_of_windows_agree_with_the_reference(
+    spatial: int, dtype: str, data: st.DataObject
+) -> None:
+    def sizes(low: int, high: int) -> tuple[int, ...]:
+        return tuple(data.draw(st.integers(low, high)) for _ in range(spatial))
+
+    functions = tangrad.nn.functional
+    shape = (*data.draw(st.sampled_from([(1,), (2, 3)])), *sizes(4, 9))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    x = tangrad.from_numpy(rng.standard_normal(shape).astype(dtype))
+    if data.draw(st.booleans()):
+        outs = sizes(1, 6)
+        form = getattr(functions, f"adaptive_avg_pool{spatial}d")
+        given_: tuple[object, ...] = (outs,)
+    else:
+        kernel = sizes(1, 4)
+        padding = tuple(data.draw(st.integers(0, k // 2)) for k in kernel)
+        form = getattr(functions, f"avg_pool{spatial}d")
+        given_ = (kernel, sizes(1, 3), padding, data.draw(st.booleans()), data.draw(st.booleans()))
+    leaves = [x.clone().requires_grad_(), x.to("reference").requires_grad_()]
+    found = []
+    for leaf in leaves:
+        y = form(leaf, *given_)
+        seed = tangrad.arange(y.numel()).remainder(5).reshape(y.shape).to(y.dtype).to(y.device)
+        found.append((y.detach(), tangrad.autograd.grad(y, leaf, seed)[0]))
+    for mine, other in zip(*found, strict=True):
+        near = 40 * float(np.finfo(dtype).eps)
+        np.testing.assert_allclose(mine.numpy(), other.cpu().numpy(), rtol=near, atol=near)

@@ -12,7 +12,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.nn.convolution import in_format_of, ordered_channels_last, repeated
 from tangrad.ops.nn.fusing import fuses
-from tangrad.ops.nn.pooling.channels_last import average_last, lies_last
+from tangrad.ops.nn.pooling.channels_last import average_of_lines, lies_last, of_lines
 from tangrad.ops.nn.pooling.greatest import max_pool2d, max_pool_jvp, max_pool_vjp
 from tangrad.ops.nn.pooling.one_pass import WITH_PADDING, window_average
 from tangrad.ops.nn.pooling.sizes import hashable
@@ -138,8 +138,8 @@ def _adaptive_average(name: str, spatial: int, input: Any, output_size: Any) -> 
         return _nothing(name, input, shape[:-spatial], wanted)
     if not (input.is_floating_point() or input.is_complex()):
         _refuse(name, input.dtype)
-    if most > 1 and input.is_floating_point() and lies_last(input):
-        return average_last(input, wanted, (), *_anywhere(spatial), WITH_PADDING)
+    if most > 1 and input.is_floating_point() and of_lines(input, spatial):
+        return average_of_lines(input, wanted, (), *_anywhere(spatial), WITH_PADDING)
     if (
         most > 1
         and one_pass

@@ -8,7 +8,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.nn.convolution import convolution, in_format_of
 from tangrad.ops.nn.fusing import fuses
-from tangrad.ops.nn.pooling.channels_last import average_last, lies_last
+from tangrad.ops.nn.pooling.channels_last import average_of_lines, of_lines
 from tangrad.ops.nn.pooling.one_pass import WITH_PADDING, WITHOUT_PADDING, window_average
 from tangrad.ops.nn.pooling.sizes import (
     POOL_ERRORS,
@@ -99,8 +99,8 @@ def _avg_pool(
     ends, kernel, step, padding = laid(name, spatial, shape, *given)
     usual = is_floating and (divisor_override or 1) > 0
     least = WITH_PADDING if count_include_pad else WITHOUT_PADDING
-    if usual and lies_last(input):
-        return average_last(input, ends, kernel, step, padding, divisor_override or least)
+    if usual and of_lines(input, spatial):
+        return average_of_lines(input, ends, kernel, step, padding, divisor_override or least)
     if usual and one_pass:
         pooled = window_average(input, ends, kernel, step, padding, divisor_override or least)
         return in_format_of(pooled, input)

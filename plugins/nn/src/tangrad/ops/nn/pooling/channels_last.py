@@ -1,4 +1,4 @@
-"""Pool images whose channels lie last, where they lie: other ways would bring planes together."""
+"""Average windows dimension by dimension, and pool images where they lie, channels last too."""
 
 from __future__ import annotations
 
@@ -23,6 +23,16 @@ def lies_last(input: Any) -> bool:
     )
 
 
+def of_lines(input: Any, spatial: int) -> bool:
+    """Whether averages of windows are best taken as sums along one dimension after the other."""
+    return (
+        input.ndim > spatial
+        and plain_on_host(input)
+        and all(type(n) is int for n in input.shape)
+        and (input.is_contiguous() or lies_last(input))
+    )
+
+
 def _windows(size: int, out: int, kernel: Ints, stride: int, padding: int) -> Band:
     rows = bounds(size, out, 0, kernel, (stride,), (padding,), WITH_PADDING)
     return Band(
@@ -41,24 +51,27 @@ def _counts(
     dtype: Any,
     device: Any,
 ) -> Any:
-    rows, columns = (
-        [count for _, _, count in bounds(n, out, d, kernel, stride, padding, divisor)]
-        for d, (n, out) in enumerate(zip(sizes, outs, strict=True))
-    )
-    if len({*rows}) == len({*columns}) == 1:
-        return float(rows[0] * columns[0])
-    listed = [[float(a * b) for b in columns] for a in rows]
-    return tangrad.tensor(listed, dtype=dtype, device=device)
+    """Return how many elements each window has, as a number where all have as many."""
+    product: Any = 1.0
+    for d, (n, out) in enumerate(zip(sizes, outs, strict=True)):
+        found = [count for _, _, count in bounds(n, out, d, kernel, stride, padding, divisor)]
+        if len({*found}) == 1:
+            product = product * float(found[0])
+            continue
+        along = tangrad.tensor(list(map(float, found)), dtype=dtype, device=device)
+        product = product * along.reshape((-1,) + (1,) * (len(outs) - 1 - d))
+    return product
 
 
-def average_last(
+def average_of_lines(
     input: Any, outs: Ints, kernel: Ints, stride: Ints, padding: Ints, divisor: int
 ) -> Any:
-    """Average windows as `window_average` does: sums over rows, over columns, one division."""
-    sizes = tuple(map(int, input.shape[2:]))
+    """Average windows as `window_average` does: sums along each dimension, one division."""
+    first = input.ndim - len(outs)
+    sizes = tuple(map(int, tuple(input.shape)[first:]))
     x = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
     for d, out in enumerate(outs):
-        x = summed_lines(x, 2 + d, _windows, out, kernel[d : d + 1], stride[d], padding[d])
+        x = summed_lines(x, first + d, _windows, out, kernel[d : d + 1], stride[d], padding[d])
     if divisor > 0:
         x = x / divisor
     else:
