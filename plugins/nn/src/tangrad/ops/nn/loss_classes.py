@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.plugin import Ints, batched_front, op
+from tangrad.plugin import Ints, batched_front, get_intercept, op
 
 
 def require_float_input(name: str, x: Any) -> None:
@@ -107,7 +107,10 @@ def _per_sample(per_class: Any, target: Any, ignore_index: int) -> Any:
 
 def _nll_vjp(g0: Any, self_meta: Any, target: Any, ignore_index: int, result1: Any) -> Any:
     zeros = g0.new_zeros(self_meta.shape)
-    return zeros.scatter_add(1, _classes(target, ignore_index), -(g0 * result1).unsqueeze(1))
+    owed = -(g0 * result1).unsqueeze(1)
+    if get_intercept() is None:  # nobody sees that what is new is written, which spares a copy
+        return zeros.scatter_add_(1, _classes(target, ignore_index), owed)
+    return zeros.scatter_add(1, _classes(target, ignore_index), owed)
 
 
 def _nll_weight_vjp(
