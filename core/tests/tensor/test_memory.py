@@ -329,3 +329,24 @@ def test_a_tensor_of_inference_takes_no_result_outside():
         out = tangrad.ones(2)
     with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside"):
         tangrad.mul(tangrad.ones(2), 2, out=out)
+
+
+def test_picked_and_written_samples_keep_channels_last() -> None:
+    x = tangrad.arange(120.0).reshape(4, 3, 5, 2)
+    last = x.contiguous(memory_format=tangrad.channels_last)
+    places, mask = tangrad.tensor([2, 0]), tangrad.tensor([True, False, True, True])
+    for pick in (
+        lambda t: t[places],
+        lambda t: t[mask],
+        lambda t: t.index_fill(0, places, 7.0),
+        lambda t: t.index_put((places,), t[:2]),
+    ):
+        found = pick(last)
+        assert found.is_contiguous(memory_format=tangrad.channels_last)
+        assert found.equal(pick(x))
+    # Other picks are contiguous, as are those of tensors that are.
+    assert last[:, places].is_contiguous()
+    assert x[places].is_contiguous()
+    leaf = last.clone().requires_grad_()
+    leaf[places].square().sum().backward()
+    assert leaf.grad.equal(2 * x * tangrad.tensor([1.0, 0, 1, 0]).reshape(4, 1, 1, 1))

@@ -9,6 +9,7 @@ import tangrad
 from tangrad.ops.definition.define import composite, op
 from tangrad.ops.views.geometry import Ints, batched_front, numel_of
 from tangrad.tensor.indexing import lower_indices, warn_of_bytes
+from tangrad.tensor.memory import suggested_format
 from tangrad.tensor.overlapping import put as put_overlapping
 
 
@@ -70,6 +71,12 @@ def _index_shape(self: Any, indices: Sequence[Any]) -> Ints:
     return (*self.shape[: dims[0]], *picked, *self.shape[dims[-1] + 1 :])
 
 
+def _index_format(self: Any, indices: Sequence[Any]) -> Any:
+    """Keep the format where whole samples are picked, as PyTorch."""
+    samples = _indexed_dims(indices) == [0] and len(indices[0].shape) == 1
+    return suggested_format(self) if samples else tangrad.contiguous_format
+
+
 def _check_index(self: Any, indices: Sequence[Any]) -> None:
     if len(indices) > len(self.shape):
         raise IndexError(
@@ -117,6 +124,7 @@ advanced_index = op(
     allows_none_in_list=True,
     check=_check_index,
     shape=_index_shape,
+    memory_format=_index_format,
     reference=lambda np, self, indices: self[_numpy_index(np, self.shape, indices)],
     vjp={
         "self": lambda g, self_meta, indices: put_at(g.new_zeros(self_meta.shape), indices, g, True)
@@ -211,6 +219,7 @@ put_at = op(
     allows_none_in_list=True,
     check=_check_index_put,
     shape=lambda self: self.shape,
+    memory_format=lambda self: suggested_format(self),
     reference=_put,
     vjp={"self": _index_put_vjp_self, "values": _index_put_vjp_values},
     jvp=lambda self, self_t, indices, values, values_t, accumulate: put_at(

@@ -16,6 +16,7 @@ from tangrad.ops.indexing.gather_scatter import (
 )
 from tangrad.ops.indexing.index import check_exact, check_range, require_integer_index
 from tangrad.ops.views.geometry import Ints, batched_front
+from tangrad.tensor.memory import suggested_format
 from tangrad.tensor.overlapping import fill_indices
 from tangrad.tensor.ranges import require_fit
 
@@ -332,6 +333,7 @@ index_fill_scalar = op(
     "index_fill_scalar(Tensor self, dim dim, Tensor index, Scalar value) -> Tensor",
     check=_check_index_fill,
     shape=lambda self: self.shape,
+    memory_format=lambda self: suggested_format(self),
     reference=_index_fill_reference,
     vjp={"self": lambda g, dim, index: g.index_fill(dim, index, 0)},
     jvp=lambda self_t, dim, index: self_t.index_fill(dim, index, 0),
