@@ -78,8 +78,8 @@ def test_gradients_are_those_of_planes(
 ) -> None:
     rng = np.random.default_rng(seed)
     x, w = (
-        whole_numbers(rng, (2, 5, 7, 8), "float32"),
-        whole_numbers(rng, (9, 5, side, side), "float32"),
+        whole_numbers(rng, (2, 9, 7, 8), "float32"),
+        whole_numbers(rng, (9, 9, side, side), "float32"),
     )
     b = whole_numbers(rng, (9,), "float32")
     found = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import Any
 
@@ -193,3 +194,28 @@ def test_missing_working_memory_is_an_error() -> None:
                 call()
         finally:
             _kernels.fail_scratch_after(-1)
+
+
+def test_others_keep_the_threads_of_lapack_while_tiny_matrices_are_worked_on() -> None:
+    from tangrad.devices.lapack import library_threads
+
+    threads = library_threads()
+    if threads is None:
+        pytest.skip("LAPACK tells no number of threads")
+    before, x = threads.get(), tangrad.rand(4000, 12, 12)
+    x = x + x.mT
+    work = [
+        threading.Thread(target=function, args=(x,))
+        for function in (tangrad.linalg.eigh, tangrad.linalg.svd)
+    ]
+    try:
+        threads.put(3)
+        seen = set()
+        for each in work:
+            each.start()
+            while each.is_alive():
+                seen.add(threads.get())
+            each.join()
+    finally:
+        threads.put(before)
+    assert seen == {3}

@@ -14,6 +14,8 @@
 /* Rows from which LAPACK has threads of its own, which wait for each other in loops: on a busy machine that takes
  * hundreds of times as long as small matrices do on one thread. */
 #define THREADED 256
+/* Rows and columns up to which it starts none by itself: the process keeps its number of threads. */
+#define NEVER_THREADED 16
 
 typedef void (*syevd)(const char *, const char *, const int64_t *, void *, const int64_t *, void *, void *,
                       const int64_t *, void *, const int64_t *, int64_t *, size_t, size_t);
@@ -87,10 +89,12 @@ static void unload_values(const tg_view *view, int64_t index, const char *values
 static int finish(spectral *s, const char *op, double products)
 {
     const int64_t least = s->base.m < s->base.n ? s->base.m : s->base.n;
-    if (least < THREADED)
+    const int small = s->base.m <= NEVER_THREADED && s->base.n <= NEVER_THREADED && s->right <= NEVER_THREADED;
+    const int limited = least < THREADED && !small;
+    if (limited)
         alone(1);
     const int failed = run(&s->base, op, least < LARGE ? products : 0) < 0;
-    if (least < THREADED)
+    if (limited)
         alone(0);
     if (failed)
         return -1;
