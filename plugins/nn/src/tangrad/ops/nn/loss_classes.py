@@ -83,8 +83,8 @@ def _nll_reference(
     wrong = counted & ((target < 0) | (target >= self.shape[1]))
     if wrong.any():
         raise IndexError(
-            f"Target {target[wrong].flat[0]} is out of bounds. (nll_loss of {self.shape[1]} classes: "
-            f"targets are 0 to {self.shape[1] - 1}, or ignore_index, {ignore_index})"
+            f"Target {target[wrong].flat[0]} is out of bounds. (nll_loss of {self.shape[1]} "
+            f"classes: targets are 0 to {self.shape[1] - 1}, or ignore_index, {ignore_index})"
         )
     safe = np.where(counted, target, 0).astype(np.int64)
     scale = counted.astype(self.dtype)
