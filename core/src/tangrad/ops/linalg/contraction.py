@@ -523,6 +523,8 @@ def inner(self: Any, other: Any) -> Any:
 
 def _as_factor(name: str, number: Any, like: Any) -> Any:
     """Return a factor in the kind of a tensor's dtype: of integers, its integral part."""
+    if type(number) is int and number in (0, 1):
+        return number  # the usual ones, which every dtype has
     half = like.dtype.is_floating_point and like.dtype.itemsize == 2
     require_fit(number, tangrad.float32 if half else like.dtype, name)
     if like.dtype.is_complex:
