@@ -178,3 +178,24 @@ def test_a_function_put_on_tensors_is_a_method(monkeypatch):
     monkeypatch.setattr(tangrad.Tensor, "stepped", tangrad.nn.functional.relu6, raising=False)
     assert tangrad.tensor([7.0, -1.0]).stepped().tolist() == [6.0, 0.0]
     assert tangrad.Tensor.unfold.__get__(tangrad.ones(3))(0, 2, 1).shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("equation", "first", "second"),
+    [
+        ("bn,bm->bnm", (3, 4), (3, 5)),
+        ("i,j->ji", (2,), (3,)),
+        ("ab,ab->ba", (2, 3), (2, 3)),
+        ("...i,...j->...ij", (2, 3), (2, 4)),
+        ("ij,->ij", (2, 3), ()),
+        ("ij,ij->ij", (2, 3), (1, 3)),
+        ("ii,j->ij", (3, 3), (2,)),
+        ("bn,bm->bnm", (3, 4), (2, 5)),
+    ],
+)
+def test_einsum_without_sums_is_a_product(agree, equation, first, second):
+    def product(t):
+        a, b = (t.ones(shape).cumsum(-1) if shape else t.tensor(3.0) for shape in (first, second))
+        return t.einsum(equation, a, b)
+
+    agree(product, message=False)

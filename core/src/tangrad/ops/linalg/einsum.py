@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -66,6 +67,28 @@ def _output_labels(output: str, rest: list[Any], labels: list[list[Any]]) -> lis
                 "operand"
             )
     return [*before, *(rest if dots else []), *after]
+
+
+@lru_cache(maxsize=256)
+def _outer_orders(equation: str, ranks: tuple[int, ...]) -> list[Any] | None:
+    """Give each operand's order of dimensions, and which of the result's it has; None: sums."""
+    labels, output = _parse_einsum(equation, ranks)
+    if any(len({*term}) < len(term) or not {*term} <= {*output} for term in labels):
+        return None
+    return [
+        ([term.index(c) for c in output if c in term], [c in term for c in output])
+        for term in labels
+    ]
+
+
+def _outer(operands: Sequence[Any], orders: list[Any]) -> Any:
+    """Multiply what no label is summed of."""
+    result = None
+    for x, (order, has) in zip(operands, orders, strict=True):
+        sizes = iter((x := _permuted(x, order)).shape)
+        x = x if all(has) else x.reshape(tuple([next(sizes) if mine else 1 for mine in has]))
+        result = x if result is None else result * x
+    return result
 
 
 def _without_repeats(x: Any, labels: list[Any]) -> tuple[Any, list[Any]]:
@@ -172,7 +195,12 @@ def einsum(equation: str, operands: Sequence[Any]) -> Any:
     NumPy's form is taken too: `einsum(a, [0, 1], b, [1, 2], [0, 2])`, with numbers below 52 and
     `...` behind each operand, and perhaps those of the result at the end.
     """
-    labels, output = _parse_einsum(equation, tuple([x.ndim for x in operands]))
+    ranks = tuple([x.ndim for x in operands])
+    orders = _outer_orders(equation, ranks) if len(operands) == 2 else None
+    if orders is not None:
+        with suppress(RuntimeError):  # of sizes, which has another text below
+            return _outer(operands, orders)
+    labels, output = _parse_einsum(equation, ranks)
     plain = [_without_repeats(x, term) for x, term in zip(operands, labels, strict=True)]
     operands, labels = [x for x, _ in plain], [term for _, term in plain]
     sizes = _label_sizes(operands, labels)
