@@ -86,6 +86,9 @@ static void rows_task(int64_t task, void *context)
         rest /= out->shape[d];
     }
     const int inner = out->ndim - 2; /* whose rows follow each other */
+    const int64_t length = out->shape[inner + 1];
+    const int whole = job->before[inner + 1] == 0 && self->shape[inner + 1] == length && out->strides[inner + 1] == 1
+                      && self->strides[inner + 1] == 1 && out->strides[inner] == length && self->strides[inner] == length;
     while (row < end) {
         char *to = out->data;
         const char *from = self->data;
@@ -95,9 +98,17 @@ static void rows_task(int64_t task, void *context)
         }
         const int64_t left = out->shape[inner] - index[inner], count = end - row < left ? end - row : left;
         const int64_t to_step = out->strides[inner] * job->size, from_step = self->strides[inner] * job->size;
-        const int64_t *places = job->places[inner];
-        for (int64_t i = index[inner]; i < index[inner] + count; i++)
-            copy_row(job, to + i * to_step, from + (places != NULL ? places[i] : i) * from_step);
+        const int64_t *places = job->places[inner], last = index[inner] + count;
+        if (whole)
+            /* Rows that follow each other on both sides are one. */
+            for (int64_t i = index[inner], run; i < last; i += run) {
+                for (run = 1; i + run < last && (places == NULL || places[i + run] == places[i] + run); run++)
+                    ;
+                memcpy(to + i * to_step, from + (places != NULL ? places[i] : i) * from_step, (size_t)(run * to_step));
+            }
+        else
+            for (int64_t i = index[inner]; i < last; i++)
+                copy_row(job, to + i * to_step, from + (places != NULL ? places[i] : i) * from_step);
         row += count;
         index[inner] = out->shape[inner] - 1;
         for (int d = inner; d >= 0 && ++index[d] == out->shape[d]; d--)
