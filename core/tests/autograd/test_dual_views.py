@@ -248,3 +248,31 @@ def test_numbers_drawn_about_a_dual_do_not_move_with_it():
     x = tangrad.ones(3)
     for draw in (lambda x: tangrad.normal(x, 1.0), lambda x: tangrad.normal(x, x)):
         assert tangrad.func.jvp(draw, (x,), (x,))[1].tolist() == [0, 0, 0]
+
+
+def test_parameters_written_by_dual_numbers_take_gradients_after_the_level():
+    forward_ad = dual_numbers(tangrad)
+    weight = tangrad.nn.Parameter(tangrad.tensor([1.0, 2.0]))
+    for _ in range(3):
+        with forward_ad.dual_level():
+            step = forward_ad.make_dual(tangrad.ones(2), tangrad.ones(2))
+            with tangrad.no_grad():
+                weight.sub_(step)
+        weight.grad = None
+        (weight * 4).sum().backward()
+        assert weight.grad.tolist() == [4.0, 4.0]
+    with forward_ad.dual_level():
+        assert forward_ad.unpack_dual(weight).tangent is None
+
+
+def test_what_dual_numbers_wrote_keeps_its_history_after_the_level():
+    forward_ad = dual_numbers(tangrad)
+    x = tangrad.tensor([1.0, 2.0], requires_grad=True)
+    y = x * 2
+    part = y[:1]
+    with forward_ad.dual_level():
+        part.mul_(forward_ad.make_dual(tangrad.tensor([3.0]), tangrad.ones(1)))
+    assert part._base is y
+    y.sum().backward()
+    assert y.tolist() == [6.0, 4.0]
+    assert x.grad.tolist() == [6.0, 2.0]

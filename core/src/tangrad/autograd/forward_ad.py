@@ -64,6 +64,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
         )
     global _current_level
     entered("levels", found).__exit__()
+    found.give_back()
     _current_level = -1
 
 

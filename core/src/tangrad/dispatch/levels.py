@@ -8,6 +8,7 @@ that are not its own are constants to it.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -436,6 +437,13 @@ class JvpLevel(Level):
 
     def __init__(self, lenient: bool = False) -> None:
         self.lenient = lenient
+        self._taken: list[weakref.ref[Any]] = []
+
+    def give_back(self) -> None:
+        """Let the tensors from outside that were written be plain ones again, leaves above all."""
+        for t in (taken() for taken in self._taken):
+            if t is not None and super().owns(t):
+                _C.adopt(t, _C.share_history(_C.plain_alias(_C.level_of(t).inner), t))
 
     def wrap(self, inner: Any, tangent: Any = None) -> Any:
         """Return a tensor of this level with a tangent (None: zero)."""
@@ -533,6 +541,7 @@ class JvpLevel(Level):
             _C._set_grad_enabled(recorded)
         wrapper = self._wrapped(JvpRecord(inner, self, None, parent, call))
         _C.adopt(t, _C.share_history(wrapper, t))
+        self._taken.append(weakref.ref(t))
 
     def check_own(self, target: Any, name: str) -> None:
         """Take a tensor that is written to into a lenient level: it has a tangent from now on.
