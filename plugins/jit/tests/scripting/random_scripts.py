@@ -49,7 +49,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value).__name__, [plain(item) for item in value]
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {plain(key): plain(item) for key, item in value.items()}
     # PyTorch pools constants that are equal, and so takes -0.0 for 0.0 where both stand.
     if isinstance(value, str):
         return repr(re.sub(r"-(0\.0*)(?!\d)", r"\1", value))
