@@ -70,8 +70,6 @@ HOOKS = (
     "T.nn.utils.parametrize.register_parametrization(S.net, 'weight', Twice())",
     "T.nn.utils.parametrize.remove_parametrizations(S.net, 'weight')",
     "T.nn.utils.prune.l1_unstructured(S.net, 'weight', amount=0.3)",
-    "T.nn.utils.swap_tensors(S.net.weight, T.nn.Parameter(S.net.weight.detach() * 2))",
-    "T.utils.swap_tensors(S.held, S.other)",
 )
 # Statements that change classes, and what names mean.
 CLASSES = (
