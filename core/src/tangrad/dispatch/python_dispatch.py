@@ -178,7 +178,8 @@ def _offer(stack: Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], ou
         mode = stack.dispatch_modes.pop()
         stack.install()
         try:
-            result = mode.__torch_dispatch__(shown, types, given, kwargs)
+            func = op if mode.sees_forms else shown
+            result = mode.__torch_dispatch__(func, types, given, kwargs)
         finally:
             stack.dispatch_modes.append(mode)
             stack.install()
@@ -224,6 +225,8 @@ def item_below_recording(t: Any) -> tuple[bool, Any]:
 
 class TorchDispatchMode:
     """See every call below recording in a `with` block: override `__torch_dispatch__`."""
+
+    sees_forms = False  # True: is handed the form of a name that fitted, as graphs keep it
 
     def __torch_dispatch__(
         self,

@@ -70,6 +70,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         decompositions: {op: function of the same arguments} for ops that are to be taken apart.
     """
 
+    sees_forms = True  # what reads the graphs, exporters say, knows ops by their forms
+
     def __init__(
         self,
         tracer: PythonKeyTracer,
