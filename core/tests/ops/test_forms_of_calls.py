@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 
+import numpy as np
 import pytest
 import torch
 
@@ -199,3 +200,14 @@ def test_einsum_without_sums_is_a_product(agree, equation, first, second):
         return t.einsum(equation, a, b)
 
     agree(product, message=False)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
+@pytest.mark.parametrize("number", [np.float64(2.5), np.float32(2.5), np.int8(3), np.bool_(True)])
+def test_masks_are_filled_with_numbers_of_numpy(agree, number, dtype):
+    def program(t):
+        x = t.zeros(2, dtype=getattr(t, dtype))
+        mask = t.tensor([True, False])
+        return x.masked_fill(mask, number), x.clone().masked_fill_(mask, number)
+
+    agree(program)

@@ -116,7 +116,7 @@ def _filling(self: Any, value: Any, mask: Any) -> Any:
         raise RuntimeError(
             f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}"
         )
-    is_tensor = hasattr(value, "dtype")
+    is_tensor = isinstance(value, _C.Tensor)  # numbers of NumPy have a dtype, too
     if is_tensor and value.ndim:
         raise RuntimeError(
             "masked_fill only supports a 0-dimensional value tensor, but got tensor with "
