@@ -191,7 +191,9 @@ def _scatter_reduce_samples(s: Any) -> list[Any]:
     " bool include_self=True) -> Tensor",
     strict_out_dtype=True,
     inplace=True,
-    writes=lambda *args: _written(*args, scatter_reduce),
+    writes=lambda self, dim, index, src, reduce, include_self: _written(
+        self, dim, index, src, reduce, include_self, scatter_reduce
+    ),
     out=True,
     samples=_scatter_reduce_samples,
     errors=lambda s: [
@@ -242,7 +244,9 @@ def _index_reduce_samples(s: Any) -> list[Any]:
     "index_reduce(Tensor self, dim dim, Tensor index, Tensor source, str reduce, *,"
     " bool include_self=True) -> Tensor",
     inplace=True,
-    writes=lambda *args: _written(*args, index_reduce),
+    writes=lambda self, dim, index, source, reduce, include_self: _written(
+        self, dim, index, source, reduce, include_self, index_reduce
+    ),
     strict_out_dtype=True,
     out=True,
     samples=_index_reduce_samples,
