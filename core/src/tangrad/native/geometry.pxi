@@ -92,8 +92,8 @@ cdef Tensor contiguous_without_memory(int ndim, const int64_t* shape, int dtype_
     t.numel_ = count_elements(ndim, shape)
     contiguous_strides(ndim, shape, t.stride_)
     if __builtin_mul_overflow(t.numel_, <int64_t>ITEMSIZE[dtype_index], &nbytes):
-        raise out_of_memory(f"Storage size calculation overflowed: a tensor of shape {shape_list(ndim, shape)} and dtype {t.dtype_!r} "
-                            "has more bytes than can be addressed")
+        raise out_of_memory(f"Storage size calculation overflowed: a tensor of shape {shape_list(ndim, shape)} and "
+                            f"dtype {t.dtype_!r} has more bytes than can be addressed")
     t.storage_ = storage_without_memory(dev, nbytes)
     t.flags = CONTIGUOUS
     if tg_tls.inference:

@@ -273,7 +273,7 @@ cdef int check_out_dtype(Op op, PyObject** flat, object out) except -1:
         wanted = <dtype>flat[op.dtype_param]
         if (<Tensor>out).dtype_ is not wanted:
             raise RuntimeError(f"{op.title}: Expected out tensor to have dtype {wanted.name}, but got "
-                               f"{(<Tensor>out).dtype_.name} instead; leave dtype= out, or give it an out= of its dtype")
+                               f"{(<Tensor>out).dtype_.name} instead; leave dtype= out, or pass an out= of it")
     return 0
 
 

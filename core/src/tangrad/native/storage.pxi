@@ -101,7 +101,7 @@ cdef inline int settle(UntypedStorage s) noexcept:
 
 
 cdef object no_memory(str what):
-    return RuntimeError(f"Attempted to {what} on an invalid python storage: a wrapper subclass has no memory of its own")
+    return RuntimeError(f"Attempted to {what} on an invalid python storage: a wrapper subclass has no memory")
 
 
 cdef void storage_release(PyObject* x) noexcept:
