@@ -268,10 +268,11 @@ cdef object shared_error(Op op, Tensor t, Tensor o):
 
 
 cdef int check_out_dtype(Op op, PyObject** flat, object out) except -1:
-    """Refuse a dtype= other than that of out=."""
+    """Refuse a dtype= other than that of out=; if it cannot be cast to that, the result is refused."""
+    cdef dtype wanted
     if op.dtype_param > 0 and op.nout == 1 and flat[op.dtype_param] != Py_None_ptr and isinstance(out, Tensor):
         wanted = <dtype>flat[op.dtype_param]
-        if (<Tensor>out).dtype_ is not wanted:
+        if (<Tensor>out).dtype_ is not wanted and can_cast_index(wanted.index, (<Tensor>out).dtype_.index):
             raise RuntimeError(f"{op.title}: Expected out tensor to have dtype {wanted.name}, but got "
                                f"{(<Tensor>out).dtype_.name} instead; leave dtype= out, or pass an out= of it")
     return 0

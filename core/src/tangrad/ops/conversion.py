@@ -48,7 +48,7 @@ _to_copy = op(
     method=False,
     samples=lambda s: [
         s(s.tensor(2, 3)),
-        s(s.tensor(3, 2, strided=True), s.as_dtype("complex128")),
+        s(s.tensor(3, 2, strided=True), dtype=s.as_dtype("complex128")),
         s(s.tensor()),
         s(s.tensor(0, 2)),
     ],

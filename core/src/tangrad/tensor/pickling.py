@@ -222,8 +222,12 @@ def deepcopy_tensor(x: Any, memo: dict[int, Any]) -> Any:
 
 def _is_wrapper(x: Any) -> bool:
     """Whether `__torch_dispatch__` of its class stands for values that a tensor does not have."""
-    wraps = hasattr(type(x), "__torch_dispatch__") and x.device.type != "meta"
-    return wraps and x.numel() > 0 and not any(x.untyped_storage()._handle)
+    if not hasattr(type(x), "__torch_dispatch__") or x.device.type == "meta" or not x.numel():
+        return False
+    try:
+        return not x.untyped_storage().data_ptr()
+    except RuntimeError:  # there is no memory that it could be the place of
+        return True
 
 
 def _on_copied_storage(source: Any, memo: dict[int, Any]) -> Any:

@@ -35,7 +35,9 @@ SECTIONS: dict[str, str] = {
     "beyond-pytorch": "utils.data.DataLoader",
     "tools": "Tensor.mm hub.load mm ops.aten ops.aten.mm.default",
     "text": "Size float32",
-    "overriding": "Tensor.__getitem__ Tensor.add Tensor.shape.__get__ add nn.functional.relu",
+    "overriding": (
+        "Tensor.__getitem__ Tensor.add Tensor.shape.__get__ add nn.functional.relu ops.aten.add"
+    ),
     "what-is-refused": (
         "Tensor.conj_physical_ Tensor.layout Tensor.logical_not_ Tensor.nan_to_num_ Tensor.sum "
         "Tensor.triu_ conj_physical_ ctc_loss distributions.ContinuousBernoulli embedding "
@@ -85,13 +87,12 @@ SECTIONS: dict[str, str] = {
     ),
     "not-there-yet": "Tensor.index jagged sparse_bsc sparse_bsr sparse_csc",
     "what-pytorchs-own-tests-ask-for": (
-        "Tensor.cpu Tensor.grad Tensor.index_fill_ Tensor.index_put_ Tensor.index_reduce "
-        "Tensor.masked_fill_ Tensor.put_ Tensor.resize_ Tensor.scatter_reduce Tensor.to_dense "
-        "autograd.functional.jacobian autograd.grad cpu func.functional_call func.grad func.jacfwd "
-        "func.jvp func.vjp func.vmap index_put_ index_reduce nn.functional.elu_ nn.functional.grad "
-        "nn.functional.interpolate nn.functional.leaky_relu_ nn.functional.max_unpool1d "
-        "nn.functional.threshold_ nn.grad scatter_reduce threshold_ uint8 "
-        "use_deterministic_algorithms vmap"
+        "Tensor.cpu Tensor.grad Tensor.index_reduce Tensor.put_ Tensor.resize_ "
+        "Tensor.scatter_reduce Tensor.to_dense autograd.functional.jacobian autograd.grad cpu "
+        "func.functional_call func.grad func.jacfwd func.jvp func.vjp func.vmap index_reduce "
+        "nn.functional.elu_ nn.functional.grad nn.functional.interpolate nn.functional.leaky_relu_ "
+        "nn.functional.max_unpool1d nn.functional.threshold_ nn.grad scatter_reduce threshold_ "
+        "uint8 use_deterministic_algorithms vmap"
     ),
     "quantization": (
         "Tensor.add Tensor.sigmoid Tensor.tanh add ao.quantization.HistogramObserver "

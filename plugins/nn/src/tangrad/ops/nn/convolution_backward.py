@@ -14,6 +14,12 @@ from tangrad.ops.nn.convolution import (
 from tangrad.plugin import Ints, composite
 
 
+def _beyond(x: Ints, w: Ints, y: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Ints:
+    """Return the output padding by which a transposed convolution of y has the sizes of x."""
+    sizes = zip(x[2:], w[2:], y[2:], stride, padding, dilation, strict=True)
+    return tuple(n - ((m - 1) * s - 2 * p + d * (k - 1) + 1) for n, k, m, s, p, d in sizes)
+
+
 @composite(
     "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[]? bias_sizes,"
     " int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding,"
@@ -29,7 +35,7 @@ from tangrad.plugin import Ints, composite
         ),
         *(
             s(s.tensor(*x), s.tensor(*y), s.tensor(*w), (x[1],), *window[:3], True,
-              (0,) * len(window[0]), window[3], (True, True, True))
+              _beyond(x, w, y, *window[:3]), window[3], (True, True, True))
             for x, w, y, window in SAMPLES
         ),
     ],

@@ -99,7 +99,7 @@ def _avg_pool(
     ends, kernel, step, padding = laid(name, spatial, shape, *given)
     usual = is_floating and (divisor_override or 1) > 0
     least = WITH_PADDING if count_include_pad else WITHOUT_PADDING
-    if usual and of_lines(input, spatial):
+    if usual and not one_pass and of_lines(input, spatial):
         return average_of_lines(input, ends, kernel, step, padding, divisor_override or least)
     if usual and one_pass:
         pooled = window_average(input, ends, kernel, step, padding, divisor_override or least)
