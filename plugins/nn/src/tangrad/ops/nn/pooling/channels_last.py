@@ -12,6 +12,10 @@ from tangrad.ops.nn.weighted_lines import Band, kept, summed_lines
 from tangrad.plugin import Ints
 
 
+# Elements of a volume below which a sum for each dimension costs more than it spares.
+_FEW = 4096
+
+
 def lies_last(input: Any) -> bool:
     """Whether a tensor is of images in the host's memory, channels last, that ops may see so."""
     return (
@@ -29,6 +33,7 @@ def of_lines(input: Any, spatial: int) -> bool:
         input.ndim > spatial
         and plain_on_host(input)
         and all(type(n) is int for n in input.shape)
+        and (spatial < 3 or input.numel() >= _FEW)
         and (input.is_contiguous() or lies_last(input))
     )
 
