@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import measure
 import numpy
 import pytest
-from measuring import report, supervise
+from measuring import modules, report, supervise
 from measuring.limits import Limits
 from measuring.paired import QUICK, Figure, Pace
 from workloads import registry
@@ -121,3 +121,12 @@ def test_the_command_writes_what_it_measured(tmp_path):
     (figure,) = json.loads(data.read_text("utf-8"))["figures"]
     assert figure["workload"] == "relu, 4 floats"
     assert picture.stat().st_size > 1000
+
+
+@pytest.mark.filterwarnings("ignore:reduction. 'mean' divides:UserWarning")  # PyTorch's KLDivLoss
+@pytest.mark.parametrize("name", modules.MODULES)
+def test_each_module_of_the_table_takes_its_smallest_input(name):
+    case = modules.MODULES[name][0]
+    for library in (torch, tangrad):
+        module = eval(case.make, {"nn": library.nn})
+        module(*modules.arguments(library, case, False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,12 +35,12 @@ _SEQUENCES = ((2, 8, 32), (8, 64, 128), (16, 128, 256))
 
 def _channels(make: str, shapes: tuple[tuple[int, ...], ...], kind: str = "") -> list[Case]:
     """Return a case per size, where the module depends on the number of channels C."""
-    return [Case(make.replace("C", str(shape[1])), (shape,), kind) for shape in shapes]
+    return [Case(re.sub(r"\bC\b", str(shape[1]), make), (shape,), kind) for shape in shapes]
 
 
 def _last(make: str, shapes: tuple[tuple[int, ...], ...], kind: str = "") -> list[Case]:
     """Return a case per size, where the module depends on the last size E."""
-    return [Case(make.replace("E", str(shape[-1])), (shape,), kind) for shape in shapes]
+    return [Case(re.sub(r"\bE\b", str(shape[-1]), make), (shape,), kind) for shape in shapes]
 
 
 def _of_size(make: str, shapes: tuple[tuple[int, ...], ...], kind: str = "") -> list[Case]:
