@@ -224,3 +224,22 @@ def test_threads_are_never_given_the_same_counters() -> None:
     for thread in threads:
         thread.join()
     assert sorted(starts) == list(range(8000))
+
+
+def test_an_in_place_form_is_planned_where_its_result_would_be_contiguous(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, places = tangrad.zeros(4), tangrad.tensor([1, 2])
+    images = tangrad.zeros(3, 2, 4, 4).contiguous(memory_format=tangrad.channels_last)
+    for _ in range(2):
+        x[places] = 1.0
+        images.index_fill_(0, places, 1.0)
+    assert images.index_fill(0, places, 2.0).stride() == images.stride()
+
+    def asked(*args: Any) -> Any:
+        raise AssertionError("the rules were asked again")
+
+    definition = tangrad.plugin.find_op("_index_put").definition
+    monkeypatch.setattr(type(definition), "output_metas", asked)
+    x[places] = 2.0
+    assert x.tolist() == [0, 2, 2, 0]

@@ -416,8 +416,10 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
             if o.storage_.dev.type is not dev.type:
                 raise RuntimeError(f"{op.title}: expected out tensor to have device {dev.device}, "
                                    f"but got {o.storage_.dev.device} instead")
-            if planned and definition.memory_format is None and o.dtype_ is dt and has_shape(o, <int>len(size), shape):
-                keep_plan(op, &plan, metas)
+            if planned and o.dtype_ is dt and has_shape(o, <int>len(size), shape):
+                # The plan serves the form that makes its result, too.
+                if definition.memory_format is None or definition.result_format(args) is contiguous_format:
+                    keep_plan(op, &plan, metas)
             if o.dtype_ is not dt or o.flags & (CONJ | NEG) or shares_storage(o, args, kernel.kind == KERNEL_CALL):
                 targets.append((o, len(made)))
                 o = empty_contiguous(len(size), shape, (<dtype>dt).index, dev)

@@ -11,7 +11,6 @@ from tangrad.ops.nn.pooling.one_pass import WITH_PADDING, bounds
 from tangrad.ops.nn.weighted_lines import Band, kept, summed_lines
 from tangrad.plugin import Ints
 
-
 # Elements of a volume below which a sum for each dimension costs more than it spares.
 _FEW = 4096
 
