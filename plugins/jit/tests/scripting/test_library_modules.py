@@ -167,3 +167,24 @@ def test_functions_of_the_library_are_scripted(name, sizes, options):
     assert scripted.name == name
     with pytest.raises(RuntimeError, match="Expected a value of type 'Tensor'"):
         scripted(*["a" for _ in given])
+
+
+class Folders(tangrad.nn.Module):
+    """Modules within plain modules, as fx makes them where a path has no class of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.outer = tangrad.nn.Module()
+        self.outer.first = tangrad.nn.Linear(2, 2)
+        self.outer.inner = tangrad.nn.Module()
+        self.outer.inner.second = tangrad.nn.Linear(2, 3)
+
+    def forward(self, x):
+        return self.outer.inner.second(self.outer.first(x))
+
+
+def test_plain_modules_with_other_children_are_other_types():
+    model, x = Folders(), tangrad.ones(2)
+    expected = model(x)
+    assert tangrad.jit.script(model)(x).equal(expected)
+    assert tangrad.jit.script(tangrad.fx.symbolic_trace(model))(x).equal(expected)

@@ -200,7 +200,7 @@ class ModuleUnit:
             return False
         if self._traced or other._traced or self._hook_functions != other._hook_functions:
             return False
-        if self.is_library and not self.is_container:
+        if self.is_library and not self.is_container and self.cls is not nn.Module:
             return other.is_library
         if self.functions.keys() != other.functions.keys():
             return False
