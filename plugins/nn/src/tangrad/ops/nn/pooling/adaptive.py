@@ -138,8 +138,7 @@ def _adaptive_average(name: str, spatial: int, input: Any, output_size: Any) -> 
         return _nothing(name, input, shape[:-spatial], wanted)
     if not (input.is_floating_point() or input.is_complex()):
         _refuse(name, input.dtype)
-    lines = not one_pass and input.is_floating_point() and of_lines(input, spatial)
-    if most > 1 and lines:
+    if most > 1 and not one_pass and input.is_floating_point() and of_lines(input, spatial):
         return average_of_lines(input, wanted, (), *_anywhere(spatial), WITH_PADDING)
     if (
         most > 1
