@@ -1,23 +1,43 @@
 /* Resampling pictures of bytes: columns, then rows, with weights of 16 bits in fixed point. The sums
  * are exact in 32 bits, so every way of computing them gives the same bytes.
  *
- * A picture whose channels lie side by side is taken as it is; any other plane by plane. */
+ * A picture whose channels lie side by side is taken as it is; any other plane by plane. One loop sums
+ * in both directions: blocks of lines are transposed before and after the sums of columns. */
 #include "tgc.h"
 
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#if defined(__AVX2__)
+#if defined(__AVX512BW__)
 #include <immintrin.h>
+#define OF(name) _mm512_##name
+typedef __m512i wide;
+#elif defined(__AVX2__)
+#include <immintrin.h>
+#define OF(name) _mm256_##name
+typedef __m256i wide;
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#define OF(name) _mm_##name
+typedef __m128i wide;
 #endif
 
-enum { PADDING = 64, ROWS_OF_TASK = 16, MOST_CHANNELS = 4, LINES = 4 };
+#if defined(OF)
+#define REGISTERS 1
+enum { WIDE = sizeof(wide) };
+#else
+#define REGISTERS 0
+enum { WIDE = 16 };
+#endif
+
+/* Blocks that are transposed have SIDE lines and WIDE bytes of each, or the other way round. */
+enum { SIDE = 16, ROWS_OF_TASK = 16, MOST_CHANNELS = 4 };
 
 /* Which elements of its line a result is made of: `taps` of them from `start` on; the weights of
  * one are `taps` in a row, zero at the end. */
 typedef struct filter {
-    int64_t out, taps, size, used; /* `used`: how many taps some result has */
+    int64_t out, taps, size;
     int precision;
     int32_t *start;
     int16_t *weights;
@@ -86,22 +106,21 @@ static int64_t between(char mode, double ratio, int corners, int64_t size, int64
     return within(first + count - 1, 0, size - 1) - *start + 1;
 }
 
-/* How many taps a result has at most, rounded up to what loops take at a time. */
-static int64_t most_taps(char mode, double ratio, int64_t size, int antialias, int64_t step)
+/* How many taps a result has at most, made even as loops take two at a time. */
+static int64_t most_taps(char mode, double ratio, int64_t size, int antialias)
 {
     int64_t most = 4;
     if (antialias) {
         double reach = (mode == 'c' ? 2 : mode == 'l' ? 3 : 1) * (ratio > 1 ? ratio : 1);
         most = reach < (double)size ? 2 * (int64_t)ceil(reach) + 2 : size + 1;
     }
-    return (most + step - 1) / step * step;
+    return most + most % 2;
 }
 
 /* Fill in a filter whose arrays are there. The weights have as many bits as their greatest allows. */
 static void fill(filter *f, char mode, double ratio, int corners, int antialias, double *exact)
 {
     double greatest = 0;
-    f->used = 0;
     for (int64_t i = 0; i < f->out; i++) {
         double *row = exact + i * f->taps;
         int64_t start;
@@ -109,7 +128,6 @@ static void fill(filter *f, char mode, double ratio, int corners, int antialias,
         int64_t count = antialias ? stretched(mode, ratio, f->size, i, row, &start)
                                   : between(mode, ratio, corners, f->size, i, row, &start);
         f->start[i] = (int32_t)start;
-        f->used = count > f->used ? count : f->used;
         for (int64_t k = 0; k < count; k++)
             greatest = row[k] > greatest ? row[k] : greatest;
     }
@@ -120,174 +138,112 @@ static void fill(filter *f, char mode, double ratio, int corners, int antialias,
         f->weights[k] = (int16_t)(exact[k] * (double)(1 << f->precision) + copysign(0.5, exact[k]));
 }
 
-static inline uint8_t finished(int32_t sum, int precision)
-{
-    return (uint8_t)within(sum >> precision, 0, 255);
-}
-
 static int32_t half_of(const filter *f)
 {
     return f->precision > 0 ? 1 << (f->precision - 1) : 0;
 }
 
-/* Results of LINES lines, whose bytes go on for PADDING more that may be read. */
-static void along(const filter *f, const uint8_t *const *lines, uint8_t *const *to, int64_t channels)
+/* One result of lines that lie `stride` bytes apart, of which whole registers may be read. */
+static void across(const filter *f, int64_t result, const uint8_t *lines, int64_t stride, int64_t bytes, uint8_t *to)
 {
-    int64_t i = 0;
-    int32_t half = half_of(f);
-#if defined(__AVX2__)
-    const __m128i shift = _mm_cvtsi32_si128(f->precision);
-    /* Bytes may be anything, so what is read again after a store has to be of this function. */
-    const int64_t out = f->out, taps = f->taps, used = f->used;
-    const int32_t *const start = f->start;
-    const int16_t *const weight = f->weights;
-    const uint8_t *from[LINES];
-    uint8_t *place[LINES];
-    for (int n = 0; n < LINES; n++)
-        from[n] = lines[n], place[n] = to[n];
-    if (channels == 1) {
-        const __m128i halves = _mm_set1_epi32(half);
-        for (; i + 4 <= out; i += 4)
-            for (int n = 0; n < LINES; n++) {
-                __m128i sums[4];
-                for (int o = 0; o < 4; o++) {
-                    const uint8_t *p = from[n] + start[i + o];
-                    const int16_t *w = weight + (i + o) * taps;
-                    sums[o] = _mm_madd_epi16(_mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)p)),
-                                             _mm_loadu_si128((const __m128i *)w));
-                    for (int64_t k = 8; k < taps; k += 8) {
-                        __m128i pixels = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(p + k)));
-                        __m128i part = _mm_madd_epi16(pixels, _mm_loadu_si128((const __m128i *)(w + k)));
-                        sums[o] = _mm_add_epi32(sums[o], part);
-                    }
-                }
-                __m128i all = _mm_hadd_epi32(_mm_hadd_epi32(sums[0], sums[1]), _mm_hadd_epi32(sums[2], sums[3]));
-                all = _mm_sra_epi32(_mm_add_epi32(all, halves), shift);
-                all = _mm_packus_epi16(_mm_packs_epi32(all, all), all);
-                int32_t four = _mm_cvtsi128_si32(all);
-                memcpy(place[n] + i, &four, 4);
-            }
-    } else if (channels == 3 || channels == 4) {
-        /* Four pixels at a time: in either half two, channel by channel, as pairs of 16 bits. */
-        const char c = (char)channels, z = -1, d = channels == 4 ? 3 : -1, e = channels == 4 ? 7 : -1;
-        const char a = (char)(2 * c), b = (char)(3 * c), g = channels == 4 ? 11 : -1, h = channels == 4 ? 15 : -1;
-        const __m256i pick = _mm256_setr_epi8(0, z, c, z, 1, z, (char)(c + 1), z, 2, z, (char)(c + 2), z, d, z, e, z, a, z, b,
-                                              z, (char)(a + 1), z, (char)(b + 1), z, (char)(a + 2), z, (char)(b + 2), z, g, z, h, z);
-        const __m256i spread = _mm256_setr_epi8(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5,
-                                                6, 7, 4, 5, 6, 7);
-        const __m256i halves = _mm256_set1_epi32(half);
-        for (; i < out; i++) {
-            const int16_t *w = weight + i * taps;
-            const int64_t at = start[i] * channels;
-            __m256i sums[LINES];
-            for (int n = 0; n < LINES; n++)
-                sums[n] = _mm256_setzero_si256();
-            for (int64_t k = 0; k < used; k += 4) {
-                int64_t four;
-                memcpy(&four, w + k, 8);
-                const __m256i weights = _mm256_shuffle_epi8(_mm256_set1_epi64x(four), spread);
-                for (int n = 0; n < LINES; n++) {
-                    const __m128i *p = (const __m128i *)(from[n] + at + k * channels);
-                    __m256i pixels = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(p)), pick);
-                    sums[n] = _mm256_add_epi32(sums[n], _mm256_madd_epi16(pixels, weights));
-                }
-            }
-            /* Both halves of two lines are added at once; lines 0 and 2 end up low, 1 and 3 high. */
-            __m256i two = _mm256_add_epi32(_mm256_permute2x128_si256(sums[0], sums[1], 0x20),
-                                           _mm256_permute2x128_si256(sums[0], sums[1], 0x31));
-            __m256i more = _mm256_add_epi32(_mm256_permute2x128_si256(sums[2], sums[3], 0x20),
-                                            _mm256_permute2x128_si256(sums[2], sums[3], 0x31));
-            two = _mm256_sra_epi32(_mm256_add_epi32(two, halves), shift);
-            more = _mm256_sra_epi32(_mm256_add_epi32(more, halves), shift);
-            __m256i words = _mm256_packs_epi32(two, more);
-            __m256i made = _mm256_packus_epi16(words, words);
-            int64_t low = _mm256_extract_epi64(made, 0), high = _mm256_extract_epi64(made, 2);
-            int32_t results[LINES] = {(int32_t)low, (int32_t)high, (int32_t)(low >> 32), (int32_t)(high >> 32)};
-            for (int n = 0; n < LINES; n++)
-                if (i + 1 < out) /* the next result writes over what is too much */
-                    memcpy(place[n] + i * channels, &results[n], 4);
-                else
-                    memcpy(place[n] + i * channels, &results[n], (size_t)channels);
-        }
-    }
-#endif
-    for (; i < f->out; i++)
-        for (int n = 0; n < LINES; n++)
-            for (int64_t c = 0; c < channels; c++) {
-                const uint8_t *p = lines[n] + f->start[i] * channels + c;
-                const int16_t *w = f->weights + i * f->taps;
-                int32_t sum = half;
-                for (int64_t k = 0; k < f->taps; k++)
-                    sum += w[k] * p[k * channels];
-                to[n][i * channels + c] = finished(sum, f->precision);
-            }
-}
-
-#if defined(__AVX2__)
-static int32_t pair_of(const int16_t *w, int64_t k, int64_t taps)
-{
-    return (int32_t)((uint32_t)(uint16_t)w[k] | (k + 1 < taps ? (uint32_t)(uint16_t)w[k + 1] << 16 : 0));
-}
-#endif
-
-/* One result of rows that lie `stride` bytes apart; as many as have weights are there. */
-static void across(const filter *f, int64_t row, const uint8_t *rows, int64_t stride, int64_t bytes, uint8_t *to)
-{
-    const int16_t *w = f->weights + row * f->taps;
-    const uint8_t *first = rows + f->start[row] * stride;
-    int64_t taps = within(f->size - f->start[row], 0, f->taps), i = 0;
-    int32_t half = half_of(f);
+    const int16_t *w = f->weights + result * f->taps;
+    const uint8_t *first = lines + f->start[result] * stride;
+    const int precision = f->precision;
+    const int32_t half = half_of(f);
+    int64_t taps = within(f->size - f->start[result], 0, f->taps), i = 0;
     while (taps > 1 && w[taps - 1] == 0)
         taps--;
-    /* Two rows at a time, as pairs of 16 bits. */
-#if defined(__AVX512BW__)
-    const __m128i shift = _mm_cvtsi32_si128(f->precision);
-    for (; i + 32 <= bytes; i += 32) {
-        __m512i low = _mm512_set1_epi32(half), high = low;
+#if REGISTERS
+    const __m128i shift = _mm_cvtsi32_si128(precision);
+    const wide none = OF(set1_epi32)(0);
+    for (; i < bytes; i += WIDE) {
+        wide s0 = OF(set1_epi32)(half), s1 = s0, s2 = s0, s3 = s0;
         for (int64_t k = 0; k < taps; k += 2) {
+            /* Two lines at a time, as pairs of 16 bits; the last one may be alone. */
             const uint8_t *p = first + k * stride + i;
-            const __m512i weights = _mm512_set1_epi32(pair_of(w, k, taps));
-            __m512i a = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)p)), b = _mm512_setzero_si512();
-            if (k + 1 < taps)
-                b = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(p + stride)));
-            low = _mm512_add_epi32(low, _mm512_madd_epi16(_mm512_unpacklo_epi16(a, b), weights));
-            high = _mm512_add_epi32(high, _mm512_madd_epi16(_mm512_unpackhi_epi16(a, b), weights));
+            int32_t two;
+            memcpy(&two, w + k, sizeof two);
+            const wide pair = OF(set1_epi32)(two);
+            wide a, b;
+            memcpy(&a, p, WIDE);
+            memcpy(&b, p + (k + 1 < taps ? stride : 0), WIDE);
+            const wide low = OF(unpacklo_epi8)(a, b), high = OF(unpackhi_epi8)(a, b);
+            s0 = OF(add_epi32)(s0, OF(madd_epi16)(OF(unpacklo_epi8)(low, none), pair));
+            s1 = OF(add_epi32)(s1, OF(madd_epi16)(OF(unpackhi_epi8)(low, none), pair));
+            s2 = OF(add_epi32)(s2, OF(madd_epi16)(OF(unpacklo_epi8)(high, none), pair));
+            s3 = OF(add_epi32)(s3, OF(madd_epi16)(OF(unpackhi_epi8)(high, none), pair));
         }
-        __m512i words = _mm512_packs_epi32(_mm512_sra_epi32(low, shift), _mm512_sra_epi32(high, shift));
-        __m256i made = _mm512_cvtusepi16_epi8(_mm512_max_epi16(words, _mm512_setzero_si512()));
-        _mm256_storeu_si256((__m256i *)(to + i), made);
-    }
-#elif defined(__AVX2__)
-    const __m128i shift = _mm_cvtsi32_si128(f->precision);
-    for (; i + 16 <= bytes; i += 16) {
-        __m256i low = _mm256_set1_epi32(half), high = low;
-        for (int64_t k = 0; k < taps; k += 2) {
-            const uint8_t *p = first + k * stride + i;
-            const __m256i weights = _mm256_set1_epi32(pair_of(w, k, taps));
-            __m256i a = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)p)), b = _mm256_setzero_si256();
-            if (k + 1 < taps)
-                b = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(p + stride)));
-            low = _mm256_add_epi32(low, _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), weights));
-            high = _mm256_add_epi32(high, _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), weights));
-        }
-        __m256i words = _mm256_packs_epi32(_mm256_sra_epi32(low, shift), _mm256_sra_epi32(high, shift));
-        __m128i made = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-        _mm_storeu_si128((__m128i *)(to + i), made);
+        const wide low = OF(packs_epi32)(OF(sra_epi32)(s0, shift), OF(sra_epi32)(s1, shift));
+        const wide high = OF(packs_epi32)(OF(sra_epi32)(s2, shift), OF(sra_epi32)(s3, shift));
+        const wide made = OF(packus_epi16)(low, high);
+        if (bytes - i >= WIDE)
+            memcpy(to + i, &made, WIDE);
+        else
+            memcpy(to + i, &made, (size_t)(bytes - i));
     }
 #endif
     for (; i < bytes; i++) {
         int32_t sum = half;
         for (int64_t k = 0; k < taps; k++)
             sum += w[k] * first[k * stride + i];
-        to[i] = finished(sum, f->precision);
+        to[i] = (uint8_t)within(sum >> precision, 0, 255);
     }
+}
+
+#if REGISTERS
+static inline void store_parts(wide x, uint8_t *to, int64_t stride)
+{
+#if defined(__AVX512BW__)
+    _mm_storeu_si128((__m128i *)to, _mm512_castsi512_si128(x));
+    _mm_storeu_si128((__m128i *)(to + stride), _mm512_extracti32x4_epi32(x, 1));
+    _mm_storeu_si128((__m128i *)(to + 2 * stride), _mm512_extracti32x4_epi32(x, 2));
+    _mm_storeu_si128((__m128i *)(to + 3 * stride), _mm512_extracti32x4_epi32(x, 3));
+#elif defined(__AVX2__)
+    _mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(x));
+    _mm_storeu_si128((__m128i *)(to + stride), _mm256_extracti128_si256(x, 1));
+#else
+    (void)stride;
+    _mm_storeu_si128((__m128i *)to, x);
+#endif
+}
+#endif
+
+/* Transpose SIDE lines of WIDE bytes, which become WIDE lines, `stride` apart, of SIDE bytes. */
+static void transpose(const uint8_t *const *lines, int64_t at, uint8_t *to, int64_t stride)
+{
+#if REGISTERS
+    wide rows[SIDE], others[SIDE];
+#pragma GCC unroll 16
+    for (int r = 0; r < SIDE; r++)
+        memcpy(&rows[r], lines[r] + at, WIDE);
+    /* Interleaving both halves of the lines four times transposes each 16 by 16 part. */
+#pragma GCC unroll 4
+    for (int round = 0; round < 4; round++) {
+#pragma GCC unroll 8
+        for (int r = 0; r < SIDE / 2; r++) {
+            others[2 * r] = OF(unpacklo_epi8)(rows[r], rows[r + SIDE / 2]);
+            others[2 * r + 1] = OF(unpackhi_epi8)(rows[r], rows[r + SIDE / 2]);
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < SIDE; r++)
+            rows[r] = others[r];
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < SIDE; r++)
+        store_parts(rows[r], to + r * stride, SIDE * stride);
+#else
+    for (int r = 0; r < SIDE; r++)
+        for (int x = 0; x < WIDE; x++)
+            to[x * stride + r] = lines[r][at + x];
+#endif
 }
 
 typedef struct job {
     const tg_view *input, *out;
     filter columns, rows; /* `out` 0: this direction stays as it is */
     int64_t units, each, channels, height, width, out_height, out_width;
-    uint8_t *between; /* what columns gave: (units, height, out_width * channels) */
+    int64_t pitch;    /* bytes from line to line of what columns gave, which are whole registers */
+    uint8_t *between; /* what columns gave: (units, height, out_width * channels), and up to WIDE lines more */
     atomic_int failed;
 } job;
 
@@ -313,37 +269,56 @@ static void line_of(const job *j, const tg_view *view, uint8_t *place, uint8_t *
                 line[x * c + k] = place[x * step + k * apart];
 }
 
+static int64_t rounded(int64_t value, int64_t step)
+{
+    return (value + step - 1) / step * step;
+}
+
+static void copies_task(int64_t index, void *context)
+{
+    job *j = context;
+    for (int64_t line = index * WIDE; line < (index + 1) * WIDE && line < j->units * j->height; line++)
+        line_of(j, j->input, unit_of(j, j->input, line / j->height) + line % j->height * j->input->strides[2],
+                j->between + line * j->pitch, j->width, 0);
+}
+
+/* The sums of WIDE lines, of whichever units. */
 static void columns_task(int64_t index, void *context)
 {
     job *j = context;
-    int64_t blocks = (j->height + ROWS_OF_TASK - 1) / ROWS_OF_TASK, unit = index / blocks;
-    int64_t begin = index % blocks * ROWS_OF_TASK, end = begin + ROWS_OF_TASK, bytes = j->width * j->channels;
-    const int64_t *strides = j->input->strides, beyond = PADDING + j->columns.taps * j->channels;
-    const int straight = strides[3] == j->channels && (j->channels == 1 || strides[1] == 1) && strides[2] >= bytes;
-    uint8_t *memory = tgc_scratch((size_t)(LINES * (bytes + beyond)));
+    const int64_t *strides = j->input->strides, bytes = j->width * j->channels, made = j->out_width * j->channels;
+    const int64_t pixel = j->channels * WIDE, pitch = rounded(bytes, WIDE), last = j->units * j->height - 1;
+    const int straight = strides[3] == j->channels && (j->channels == 1 || strides[1] == 1) && bytes >= WIDE;
+    uint8_t *memory = tgc_scratch((size_t)((straight ? 0 : WIDE * pitch) + (pitch + rounded(made, SIDE)) * WIDE));
     if (memory == NULL) {
         j->failed = 1;
         return;
     }
-    end = end < j->height ? end : j->height;
-    for (int64_t y = begin; y < end; y += LINES) {
-        const uint8_t *lines[LINES];
-        uint8_t *to[LINES];
-        for (int64_t n = 0; n < LINES; n++) {
-            const int64_t row = y + n < end ? y + n : end - 1; /* the last one again, to the same bytes */
-            uint8_t *from = unit_of(j, j->input, unit) + row * strides[2], *copy = memory + n * (bytes + beyond);
-            to[n] = j->between + (unit * j->height + row) * j->out_width * j->channels;
-            lines[n] = from;
-            if (j->columns.out == 0)
-                line_of(j, j->input, from, to[n], j->width, 0);
-            else if (!straight || (j->height - 1 - row) * strides[2] < beyond) {
-                line_of(j, j->input, from, copy, j->width, 0);
-                memset(copy + bytes, 0, (size_t)beyond);
-                lines[n] = copy;
+    uint8_t *columns = memory, *results = columns + pitch * WIDE, *copies = results + rounded(made, SIDE) * WIDE;
+    for (int64_t group = 0; group < WIDE; group += SIDE) {
+        const uint8_t *lines[SIDE];
+        for (int64_t r = 0; r < SIDE; r++) {
+            const int64_t line = within(index * WIDE + group + r, 0, last); /* the last one again fills the block */
+            uint8_t *from = unit_of(j, j->input, line / j->height) + line % j->height * strides[2];
+            if (!straight) {
+                line_of(j, j->input, from, copies + (group + r) * pitch, j->width, 0);
+                from = copies + (group + r) * pitch;
+                memset(from + bytes, 0, (size_t)(pitch - bytes));
             }
+            lines[r] = from;
         }
-        if (j->columns.out != 0)
-            along(&j->columns, lines, to, j->channels);
+        for (int64_t x = 0; x < bytes; x += WIDE) {
+            const int64_t at = straight && x + WIDE > bytes ? bytes - WIDE : x;
+            transpose(lines, at, columns + at * WIDE + group, WIDE);
+        }
+    }
+    for (int64_t i = 0; i < j->out_width; i++)
+        across(&j->columns, i, columns, pixel, pixel, results + i * pixel);
+    for (int64_t x = 0; x < made; x += SIDE) {
+        const uint8_t *lines[SIDE];
+        for (int64_t r = 0; r < SIDE; r++)
+            lines[r] = results + (x + r) * WIDE;
+        transpose(lines, 0, j->between + index * WIDE * j->pitch + x, j->pitch);
     }
     tgc_scratch_free(memory);
 }
@@ -353,9 +328,9 @@ static void rows_task(int64_t index, void *context)
     job *j = context;
     int64_t blocks = (j->out_height + ROWS_OF_TASK - 1) / ROWS_OF_TASK, unit = index / blocks;
     int64_t begin = index % blocks * ROWS_OF_TASK, end = begin + ROWS_OF_TASK, bytes = j->out_width * j->channels;
-    const uint8_t *rows = j->between + unit * j->height * bytes;
+    const uint8_t *rows = j->between + unit * j->height * j->pitch;
     const int straight = j->out->strides[3] == j->channels && (j->channels == 1 || j->out->strides[1] == 1);
-    uint8_t *line = tgc_scratch((size_t)bytes + PADDING);
+    uint8_t *line = tgc_scratch((size_t)bytes);
     if (line == NULL) {
         j->failed = 1;
         return;
@@ -363,9 +338,9 @@ static void rows_task(int64_t index, void *context)
     for (int64_t y = begin; y < end && y < j->out_height; y++) {
         uint8_t *place = unit_of(j, j->out, unit) + y * j->out->strides[2], *to = straight ? place : line;
         if (j->rows.out == 0)
-            memcpy(to, rows + y * bytes, (size_t)bytes);
+            memcpy(to, rows + y * j->pitch, (size_t)bytes);
         else
-            across(&j->rows, y, rows, bytes, bytes, to);
+            across(&j->rows, y, rows, j->pitch, bytes, to);
         if (!straight)
             line_of(j, j->out, place, line, j->out_width, 1);
     }
@@ -394,15 +369,16 @@ static int resampled_pixels(const tg_call *call, void *context)
     j.each = packed ? 1 : input->shape[1];
     j.units = input->shape[0] * j.each;
     filter *filters[2] = {&j.rows, &j.columns};
-    size_t bytes = (size_t)(j.units * j.height * j.out_width * j.channels) + PADDING, exact = 0;
+    j.pitch = rounded(j.out_width * j.channels, WIDE);
+    size_t bytes = (size_t)(rounded(j.units * j.height, WIDE) * j.pitch), exact = 0;
     int64_t sizes[2] = {j.height, j.width}, outs[2] = {j.out_height, j.out_width};
     for (int d = 0; d < 2; d++) {
         filter *f = filters[d];
         f->size = sizes[d];
         f->out = sizes[d] == outs[d] ? 0 : outs[d];
-        f->taps = most_taps(mode, ratios[d], sizes[d], antialias, 8);
+        f->taps = most_taps(mode, ratios[d], sizes[d], antialias);
         exact = (size_t)(f->out * f->taps) > exact ? (size_t)(f->out * f->taps) : exact;
-        bytes += (size_t)f->out * (sizeof(int32_t) + (size_t)f->taps * sizeof(int16_t)) + PADDING;
+        bytes += (size_t)f->out * (sizeof(int32_t) + (size_t)f->taps * sizeof(int16_t)) + 15;
     }
     char *memory = tgc_scratch(bytes + exact * sizeof(double));
     if (memory == NULL)
@@ -417,7 +393,7 @@ static int resampled_pixels(const tg_call *call, void *context)
         fill(f, mode, ratios[d], corners, antialias, weights);
     }
     j.between = (uint8_t *)at;
-    tgc_parallel(j.units * ((j.height + ROWS_OF_TASK - 1) / ROWS_OF_TASK), columns_task, &j);
+    tgc_parallel(rounded(j.units * j.height, WIDE) / WIDE, j.columns.out != 0 ? columns_task : copies_task, &j);
     if (!j.failed)
         tgc_parallel(j.units * ((j.out_height + ROWS_OF_TASK - 1) / ROWS_OF_TASK), rows_task, &j);
     tgc_scratch_free(memory);
