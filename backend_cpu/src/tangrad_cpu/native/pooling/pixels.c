@@ -242,6 +242,7 @@ typedef struct job {
     const tg_view *input, *out;
     filter columns, rows; /* `out` 0: this direction stays as it is */
     int64_t units, each, channels, height, width, out_height, out_width;
+    int64_t plane;    /* bytes from channel to channel of what columns gave; 0: channels lie side by side */
     int64_t pitch;    /* bytes from line to line of what columns gave, which are whole registers */
     uint8_t *between; /* what columns gave: (units, height, out_width * channels), and up to WIDE lines more */
     atomic_int failed;
@@ -289,12 +290,12 @@ static void columns_task(int64_t index, void *context)
     const int64_t *strides = j->input->strides, bytes = j->width * j->channels, made = j->out_width * j->channels;
     const int64_t pixel = j->channels * WIDE, pitch = rounded(bytes, WIDE), last = j->units * j->height - 1;
     const int straight = strides[3] == j->channels && (j->channels == 1 || strides[1] == 1) && bytes >= WIDE;
-    uint8_t *memory = tgc_scratch((size_t)((straight ? 0 : WIDE * pitch) + (pitch + rounded(made, SIDE)) * WIDE));
+    uint8_t *memory = tgc_scratch((size_t)((straight ? 0 : WIDE * pitch) + (pitch + made) * WIDE));
     if (memory == NULL) {
         j->failed = 1;
         return;
     }
-    uint8_t *columns = memory, *results = columns + pitch * WIDE, *copies = results + rounded(made, SIDE) * WIDE;
+    uint8_t *columns = memory, *results = columns + pitch * WIDE, *copies = results + made * WIDE;
     for (int64_t group = 0; group < WIDE; group += SIDE) {
         const uint8_t *lines[SIDE];
         for (int64_t r = 0; r < SIDE; r++) {
@@ -314,12 +315,14 @@ static void columns_task(int64_t index, void *context)
     }
     for (int64_t i = 0; i < j->out_width; i++)
         across(&j->columns, i, columns, pixel, pixel, results + i * pixel);
-    for (int64_t x = 0; x < made; x += SIDE) {
-        const uint8_t *lines[SIDE];
-        for (int64_t r = 0; r < SIDE; r++)
-            lines[r] = results + (x + r) * WIDE;
-        transpose(lines, 0, j->between + index * WIDE * j->pitch + x, j->pitch);
-    }
+    const int64_t planes = j->plane ? j->channels : 1, count = made / planes;
+    for (int64_t c = 0; c < planes; c++)
+        for (int64_t x = 0; x < count; x += SIDE) {
+            const uint8_t *lines[SIDE];
+            for (int64_t r = 0; r < SIDE; r++)
+                lines[r] = results + (within(x + r, 0, count - 1) * planes + c) * WIDE;
+            transpose(lines, 0, j->between + index * WIDE * j->pitch + c * j->plane + x, j->pitch);
+        }
     tgc_scratch_free(memory);
 }
 
@@ -327,7 +330,8 @@ static void rows_task(int64_t index, void *context)
 {
     job *j = context;
     int64_t blocks = (j->out_height + ROWS_OF_TASK - 1) / ROWS_OF_TASK, unit = index / blocks;
-    int64_t begin = index % blocks * ROWS_OF_TASK, end = begin + ROWS_OF_TASK, bytes = j->out_width * j->channels;
+    int64_t begin = index % blocks * ROWS_OF_TASK, end = begin + ROWS_OF_TASK;
+    const int64_t bytes = (j->plane ? j->plane : j->out_width) * j->channels;
     const uint8_t *rows = j->between + unit * j->height * j->pitch;
     const int straight = j->out->strides[3] == j->channels && (j->channels == 1 || j->out->strides[1] == 1);
     uint8_t *line = tgc_scratch((size_t)bytes);
@@ -341,7 +345,9 @@ static void rows_task(int64_t index, void *context)
             memcpy(to, rows + y * j->pitch, (size_t)bytes);
         else
             across(&j->rows, y, rows, j->pitch, bytes, to);
-        if (!straight)
+        for (int64_t c = 0; c < j->channels && j->plane; c++)
+            memcpy(place + c * j->out->strides[1], line + c * j->plane, (size_t)j->out_width);
+        if (!straight && !j->plane)
             line_of(j, j->out, place, line, j->out_width, 1);
     }
     tgc_scratch_free(line);
@@ -369,8 +375,7 @@ static int resampled_pixels(const tg_call *call, void *context)
     j.each = packed ? 1 : input->shape[1];
     j.units = input->shape[0] * j.each;
     filter *filters[2] = {&j.rows, &j.columns};
-    j.pitch = rounded(j.out_width * j.channels, WIDE);
-    size_t bytes = (size_t)(rounded(j.units * j.height, WIDE) * j.pitch), exact = 0;
+    size_t bytes = 0, exact = 0;
     int64_t sizes[2] = {j.height, j.width}, outs[2] = {j.out_height, j.out_width};
     for (int d = 0; d < 2; d++) {
         filter *f = filters[d];
@@ -380,6 +385,10 @@ static int resampled_pixels(const tg_call *call, void *context)
         exact = (size_t)(f->out * f->taps) > exact ? (size_t)(f->out * f->taps) : exact;
         bytes += (size_t)f->out * (sizeof(int32_t) + (size_t)f->taps * sizeof(int16_t)) + 15;
     }
+    const int divided = packed && out->strides[1] != 1 && out->strides[3] == 1 && j.columns.out != 0;
+    j.plane = divided ? rounded(j.out_width, SIDE) : 0;
+    j.pitch = rounded((divided ? j.plane : j.out_width) * j.channels, WIDE);
+    bytes += (size_t)(rounded(j.units * j.height, WIDE) * j.pitch);
     char *memory = tgc_scratch(bytes + exact * sizeof(double));
     if (memory == NULL)
         return tgc_no_memory("interpolate", bytes + exact * sizeof(double));
