@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from tangrad.ops.definition.define import composite
 from tangrad.ops.views.geometry import numel_of
@@ -69,6 +69,29 @@ def _output_labels(output: str, rest: list[Any], labels: list[list[Any]]) -> lis
     return [*before, *(rest if dots else []), *after]
 
 
+class _Product(NamedTuple):
+    """How two operands become matrices, or batches of them, whose product is the result.
+
+    Attributes:
+        left, right: the order of each operand's dimensions; None: as it is.
+        batch, rows, summed: how many dimensions of the left one are of which kind.
+        shared: pairs of dimensions that both operands have.
+        order: that of the result's dimensions; None: as the product has them.
+    """
+
+    left: tuple[int, ...] | None
+    right: tuple[int, ...] | None
+    batch: int
+    rows: int
+    summed: int
+    shared: list[tuple[int, int]]
+    order: tuple[int, ...] | None
+
+
+def _order(found: list[int]) -> tuple[int, ...] | None:
+    return None if found == sorted(found) else tuple(found)
+
+
 @lru_cache(maxsize=256)
 def _outer_orders(equation: str, ranks: tuple[int, ...]) -> list[Any] | None:
     """Give each operand's order of dimensions, and which of the result's it has; None: sums."""
@@ -76,19 +99,66 @@ def _outer_orders(equation: str, ranks: tuple[int, ...]) -> list[Any] | None:
     if any(len({*term}) < len(term) or not {*term} <= {*output} for term in labels):
         return None
     return [
-        ([term.index(c) for c in output if c in term], [c in term for c in output])
+        (_order([term.index(c) for c in output if c in term]), [c in term for c in output])
         for term in labels
     ]
+
+
+@lru_cache(maxsize=256)
+def _product_of(equation: str, ranks: tuple[int, ...]) -> _Product | None:
+    """Return how operands are multiplied; None: one label repeats, or is of one operand's sum."""
+    (a, b), output = _parse_einsum(equation, ranks)
+    summed = [c for c in a if c not in output]
+    if len({*a}) < len(a) or len({*b}) < len(b) or {*summed} != {*b} - {*output} or not summed:
+        return None
+    batch = [c for c in output if c in a and c in b]
+    rows, columns = ([c for c in output if c in term and c not in batch] for term in (a, b))
+    made = [*batch, *rows, *columns]
+    return _Product(
+        _order([a.index(c) for c in (*batch, *rows, *summed)]),
+        _order([b.index(c) for c in (*batch, *summed, *columns)]),
+        len(batch),
+        len(rows),
+        len(summed),
+        [(a.index(c), b.index(c)) for c in (*batch, *summed)],
+        _order([made.index(c) for c in output]),
+    )
 
 
 def _outer(operands: Sequence[Any], orders: list[Any]) -> Any:
     """Multiply what no label is summed of."""
     result = None
     for x, (order, has) in zip(operands, orders, strict=True):
-        sizes = iter((x := _permuted(x, order)).shape)
-        x = x if all(has) else x.reshape(tuple([next(sizes) if mine else 1 for mine in has]))
+        x = x if order is None else x.permute(order)
+        if not all(has):
+            sizes = iter(x.shape)
+            x = x.reshape(tuple([next(sizes) if mine else 1 for mine in has]))
         result = x if result is None else result * x
     return result
+
+
+def _product(a: Any, b: Any, plan: _Product) -> Any:
+    """Multiply two operands as matrices; None where a dimension is broadcast."""
+    left_sizes, right_sizes = a.shape, b.shape
+    for i, j in plan.shared:
+        if left_sizes[i] != right_sizes[j]:
+            return None
+    a = a if plan.left is None else a.permute(plan.left)
+    b = b if plan.right is None else b.permute(plan.right)
+    left_sizes, right_sizes = tuple(a.shape), tuple(b.shape)
+    above, inner = plan.batch + plan.rows, plan.batch + plan.summed
+    kinds = (left_sizes[: plan.batch], left_sizes[plan.batch : above], left_sizes[above:])
+    beside = right_sizes[inner:]
+    groups, rows, within = ((n[0] if len(n) == 1 else numel_of(n)) for n in kinds)
+    columns = beside[0] if len(beside) == 1 else numel_of(beside)
+    of_matrices = plan.rows == 1 == len(beside) and plan.batch < 2
+    if not of_matrices or plan.summed > 1:
+        first = (groups,) if plan.batch else ()
+        a, b = a.reshape((*first, rows, within)), b.reshape((*first, within, columns))
+    result = a.bmm(b) if plan.batch else a.mm(b)
+    if not of_matrices:
+        result = result.reshape((*kinds[0], *kinds[1], *beside))
+    return result if plan.order is None else result.permute(plan.order)
 
 
 def _without_repeats(x: Any, labels: list[Any]) -> tuple[Any, list[Any]]:
@@ -196,10 +266,15 @@ def einsum(equation: str, operands: Sequence[Any]) -> Any:
     `...` behind each operand, and perhaps those of the result at the end.
     """
     ranks = tuple([x.ndim for x in operands])
-    orders = _outer_orders(equation, ranks) if len(operands) == 2 else None
-    if orders is not None:
-        with suppress(RuntimeError):  # of sizes, which has another text below
-            return _outer(operands, orders)
+    if len(operands) == 2:
+        plan = _product_of(equation, ranks)
+        if plan is not None and (found := _product(*operands, plan)) is not None:
+            return found
+    if 0 < len(operands) <= 2:
+        orders = _outer_orders(equation, ranks)
+        if orders is not None and (len(operands) == 2 or orders[0][0] is not None):
+            with suppress(RuntimeError):  # of sizes, which has another text below
+                return _outer(operands, orders)
     labels, output = _parse_einsum(equation, ranks)
     plain = [_without_repeats(x, term) for x, term in zip(operands, labels, strict=True)]
     operands, labels = [x for x, _ in plain], [term for _, term in plain]
