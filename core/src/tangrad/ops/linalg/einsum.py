@@ -218,7 +218,7 @@ def _sum_of_products(a: Any, b: Any, summed: list[int]) -> Any:
             b = b.sum((d,), keepdim=True)
     if not both:
         return a * b
-    sizes = [max(pair) for pair in zip(a.shape, b.shape, strict=True)]
+    sizes = [m if n == 1 else n for n, m in zip(a.shape, b.shape, strict=True)]
     others = [d for d in range(a.ndim) if d not in both]
     batch = [d for d in others if a.shape[d] != 1 and b.shape[d] != 1]
     rows = [d for d in others if d not in batch and b.shape[d] == 1]
