@@ -243,3 +243,34 @@ def test_an_in_place_form_is_planned_where_its_result_would_be_contiguous(
     monkeypatch.setattr(type(definition), "output_metas", asked)
     x[places] = 2.0
     assert x.tolist() == [0, 2, 2, 0]
+
+
+def test_sizes_that_come_again_find_their_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [tangrad.arange(n * 3).reshape(n, 3) for n in range(1, 121)]
+    for _ in range(4):  # more places, until all have theirs
+        found = [x.flip(0).tolist() for x in rows]
+        assert found == [x.tolist()[::-1] for x in rows]
+    asked = []
+    definition = tangrad.plugin.find_op("flip").definition
+    rule = type(definition).output_metas
+    monkeypatch.setattr(
+        type(definition), "output_metas", lambda self, args: asked.append(1) or rule(self, args)
+    )
+    assert [x.flip(0).tolist() for x in rows] == found
+    assert len(asked) < 60
+
+
+def test_plans_grow_under_threads() -> None:
+    rows = [tangrad.arange(n * 2).reshape(n, 2) for n in range(1, 300)]
+
+    def turned(found: list[Any]) -> None:
+        found.extend(x.roll(1, 0).tolist() for _ in range(3) for x in rows)
+
+    results: list[list[Any]] = [[] for _ in range(3)]
+    threads = [Thread(target=turned, args=(found,)) for found in results]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wanted = [[row[-1], *row[:-1]] for _ in range(3) for row in [x.tolist() for x in rows]]
+    assert all(found == wanted for found in results)

@@ -156,6 +156,8 @@ cdef class Op:
     cdef int old_form                    # may be called in another form than its schema has
     cdef bint plannable                  # kernel ops: rules say all of the results
     cdef tg_plan* plans                  # kernel ops: what the rules said of calls, or NULL
+    cdef int plan_bits                   # there are 2 ** plan_bits of them
+    cdef int plans_lost                  # since the table has this size
     cdef int plain                       # kernel ops: number of the C implementation of the shape rule, or 0
     cdef int number                      # in the order of their making
     cdef tg_kernel*** rows

@@ -5,7 +5,8 @@
 # that looks at the elements of a tensor is noticed, and nothing is kept.
 
 cdef enum:
-    PLANS = 8                            # per op; a call has one place, which the last one there keeps
+    PLAN_BITS = 3                        # 8 plans per op; a call has one place, which the last one there keeps
+    PLAN_MOST_BITS = 8                   # where programs need more: they take 160 KB then
     PLAN_KEY = 48                        # words
     PLAN_SHAPES = 24                     # words for all results together
     PLAN_RESULTS = 4
@@ -41,12 +42,16 @@ cdef struct tg_plan_key:
     int64_t word[PLAN_KEY]
 
 
+cdef inline uint64_t hashed(uint64_t hash, int64_t word) noexcept:
+    return (hash ^ <uint64_t>word) * 0x9E3779B97F4A7C15ULL
+
+
 cdef inline bint key_put(tg_plan_key* key, int64_t word) noexcept:
     if key.words == PLAN_KEY:
         return False
     key.word[key.words] = word
     key.words += 1
-    key.hash = (key.hash ^ <uint64_t>word) * 0x9E3779B97F4A7C15ULL
+    key.hash = hashed(key.hash, word)
     return True
 
 
@@ -146,15 +151,42 @@ cdef bint plan_key(Op op, PyObject** flat, tg_plan_key* key) except -1:
     return True
 
 
+cdef inline tg_plan* place_of_plan(Op op, uint64_t hash) noexcept:
+    return &op.plans[hash >> (64 - op.plan_bits)]
+
+
+cdef inline bint has_key(tg_plan* plan, tg_plan_key* key) noexcept:
+    return plan.words == key.words and memcmp(plan.key, key.word, key.words * sizeof(int64_t)) == 0
+
+
 cdef inline tg_plan* plan_of(Op op, tg_plan_key* key) noexcept:
     """The plan for a key; NULL if there is none."""
     cdef tg_plan* plan
     if op.plans == NULL:
         return NULL
-    plan = &op.plans[key.hash >> 61]
-    if plan.words != key.words or memcmp(plan.key, key.word, key.words * sizeof(int64_t)) != 0:
-        return NULL
-    return plan
+    plan = place_of_plan(op, key.hash)
+    return plan if has_key(plan, key) else NULL
+
+
+cdef int more_plans(Op op) except -1:
+    """Have the first places, or four times as many: sizes that change from call to call come again."""
+    cdef tg_plan* before = op.plans
+    cdef tg_plan* made
+    cdef int bits = min(op.plan_bits + 2, <int>PLAN_MOST_BITS) if before != NULL else PLAN_BITS
+    cdef int i, k, count = 1 << op.plan_bits if before != NULL else 0
+    cdef uint64_t hash
+    made = <tg_plan*>calloc(1 << bits, sizeof(tg_plan))
+    if made == NULL:
+        raise MemoryError("plans of an op")
+    op.plans, op.plan_bits, op.plans_lost = made, bits, 0
+    for i in range(count):
+        if before[i].words:
+            hash = 0
+            for k in range(before[i].words):
+                hash = hashed(hash, before[i].key[k])
+            place_of_plan(op, hash)[0] = before[i]
+    free(before)
+    return 0
 
 
 cdef int keep_plan(Op op, tg_plan_key* key, list metas) except -1:
@@ -168,10 +200,13 @@ cdef int keep_plan(Op op, tg_plan_key* key, list metas) except -1:
     if used > PLAN_SHAPES:
         return 0
     if op.plans == NULL:
-        op.plans = <tg_plan*>calloc(PLANS, sizeof(tg_plan))
-        if op.plans == NULL:
-            raise MemoryError("plans of an op")
-    plan = &op.plans[key.hash >> 61]
+        more_plans(op)
+    plan = place_of_plan(op, key.hash)
+    if plan.words and not has_key(plan, key):
+        op.plans_lost += 1
+        if op.plans_lost > 1 << op.plan_bits and op.plan_bits < PLAN_MOST_BITS:
+            more_plans(op)
+            plan = place_of_plan(op, key.hash)
     plan.words, plan.counters, plan.results.count, used = 0, -1, <int>len(metas), 0
     for i, (size, dt) in enumerate(metas):
         plan.results.dtypes[i], plan.results.ranks[i] = (<dtype>dt).index, <int>len(size)

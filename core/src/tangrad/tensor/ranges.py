@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 from tangrad.tensor.finfo import finfo, iinfo
@@ -22,6 +23,8 @@ def require_fit(value: Any, dtype: Any, name: str) -> None:
     Raises:
         RuntimeError: the number lies outside the range of the dtype.
     """
+    if isinstance(value, (int, float)) and 0 <= value <= 1:
+        return  # every dtype has a place for these
     if isinstance(value, (int, float, complex)) and not _fits(value, dtype):
         raise RuntimeError(
             f"{name}: value {value} cannot be converted to type {dtype} without overflow"
@@ -38,13 +41,18 @@ def _fits(value: Any, dtype: Any) -> bool:
         parts = (value,)
     if kind == "bool" or kind.startswith("float8") or not getattr(dtype, "arithmetic", True):
         return True
+    least, greatest = _range_of(dtype)
     if dtype.is_floating_point or dtype.is_complex:
-        most = finfo(dtype).max
-        return not any(abs(part) > most and not _is_infinite(part) for part in parts)
-    least, greatest = iinfo(dtype).min, iinfo(dtype).max
+        return not any(abs(part) > greatest and not _is_infinite(part) for part in parts)
     if least == 0 and isinstance(value, int):
         least = -greatest
     return least <= parts[0] <= greatest
+
+
+@cache
+def _range_of(dtype: Any) -> tuple[float, float]:
+    limits: Any = finfo(dtype) if dtype.is_floating_point or dtype.is_complex else iinfo(dtype)
+    return limits.min, limits.max
 
 
 def divided(title: str, left: Any, right: Any, name: str, dtype: Any) -> Any:
