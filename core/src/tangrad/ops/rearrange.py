@@ -401,6 +401,8 @@ def check_pad(self: Any, pad: Ints) -> None:
             f"Padding length should be less than or equal to two times the input dimension but "
             f"got padding length {len(pad)} and input of dimension {len(self.shape)}"
         )
+    if min(pad, default=0) >= 0:
+        return
     for i, (before, after) in enumerate(pad_pairs(pad), 1):
         if self.shape[-i] + before + after < 0:
             raise RuntimeError(
@@ -413,6 +415,8 @@ def check_pad(self: Any, pad: Ints) -> None:
 def _check_constant_pad(self: Any, pad: Ints, value: Any) -> None:
     check_pad(self, pad)
     require_fit(value, self.dtype, "constant_pad_nd")
+    if min(pad, default=0) >= 0:
+        return
     for i, (before, after) in enumerate(pad_pairs(pad), 1):
         if self.shape[-i] + min(before, 0) + min(after, 0) < 0:
             raise RuntimeError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from tangrad import _C
@@ -61,7 +62,7 @@ class Definition(Results, Computing, Derivatives, Forms, Examples):
         self._generator_position = (
             schema.names.index("generator") if "generator" in schema.names else -1
         )
-        self._picks: dict[Any, list[int]] = {}
+        self._picks: dict[Any, Callable[[Sequence[Any]], Sequence[Any]]] = {}
 
     # --- what the compiled core asks
 
@@ -181,8 +182,8 @@ class Definition(Results, Computing, Derivatives, Forms, Examples):
             if code.co_flags & 0x04 or code.co_kwonlyargcount:
                 return call_by_name(function, self._named(args))
             names = code.co_varnames[: code.co_argcount]
-            picks = self._picks[function] = [self.parameter_names.index(name) for name in names]
-        return function(*[args[i] for i in picks])
+            picks = self._picks[function] = _picking([*map(self.parameter_names.index, names)])
+        return function(*picks(args))
 
     def _named(self, args: Sequence[Any]) -> dict[str, Any]:
         return dict(zip(self.parameter_names, args, strict=True))
@@ -195,8 +196,10 @@ class Definition(Results, Computing, Derivatives, Forms, Examples):
         else:
             shapes = self._apply(self.shape, args)
         n = len(self.schema.returns)
-        shapes = list(shapes) if n > 1 else [tuple(shapes)]
-        return list(zip([tuple(s) for s in shapes], self._dtypes(args, n), strict=True))
+        dtypes = self._dtypes(args, n)
+        if n == 1:
+            return [(tuple(shapes), dtypes[0])]
+        return list(zip([tuple(s) for s in shapes], dtypes, strict=True))
 
     def _dtypes(self, args: Sequence[Any], n: int) -> list[Any]:
         if self.dtype is None:
@@ -395,6 +398,14 @@ def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
     """Return the parameter names of a Python function (how definitions say what they need)."""
     code = function.__code__
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def _picking(places: list[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Return what takes the arguments at some places, in C."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    first = places[0] if places else 0
+    return itemgetter(slice(first, first + len(places)))
 
 
 def first_tensor(args: Sequence[Any]) -> Any:

@@ -367,7 +367,8 @@ def _check_topk(self: Any, k: int, dim: int) -> None:
 
 
 def _with_size(self: Any, dim: int, size: Any) -> tuple[Any, ...]:
-    return tuple(size if position == dim else n for position, n in enumerate(self.shape))
+    shape = tuple(self.shape)
+    return (*shape[:dim], size, *shape[dim + 1 :]) if shape else shape
 
 
 def _topk(np: Any, self: Any, k: int, dim: int, largest: bool) -> Any:
