@@ -16,7 +16,19 @@ TOLERANCE = {"float32": 1e-5, "float64": 1e-13, "float16": 1e-2}
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.sampled_from([(1, 5), (3, 64), (7, 65), (20, 300), (2, 5000)]),
+    st.sampled_from(
+        [
+            (1, 5),
+            (3, 64),
+            (7, 65),
+            (20, 300),
+            (2, 5000),
+            (16, 16),
+            (33, 8),
+            (50, 3),
+            (17, 17),
+        ]
+    ),
     st.sampled_from(sorted(TOLERANCE)),
     st.booleans(),
     st.booleans(),
@@ -57,6 +69,39 @@ def test_result_and_gradients(
         np.testing.assert_allclose(
             tensor.grad.double().numpy(), gradient, rtol=4 * close, atol=4 * close
         )
+
+
+@pytest.mark.parametrize("n", [1, 4, 16, 24])
+def test_rows_of_a_part_are_those_of_the_whole(n: int) -> None:
+    rows = tangrad.from_numpy(np.random.default_rng(n).standard_normal((2, 61, 2 * n)))
+    x, found = rows[:, :, :n].float(), []
+    weight, bias = tangrad.rand(n), tangrad.rand(n)
+    whole = layer_norm(x, (n,), weight, bias)
+    for first in range(61):
+        part = layer_norm(x[:, first : first + 3], (n,), weight, bias)
+        assert part.equal(whole[:, first : first + 3])
+    apart = rows.float()[:, :, :n]
+    assert layer_norm(apart, (n,), weight, bias).equal(whole)
+    before = tangrad.get_num_threads()
+    try:
+        for threads in (1, 2, 5):
+            _kernels.set_num_threads(threads)
+            many = x.repeat(1, 90, 1).requires_grad_()
+            given_ = (many, weight.requires_grad_(), bias.requires_grad_())
+            y = layer_norm(many, (n,), weight, bias)
+            gradients = tangrad.autograd.grad(y.square().sum(), given_)
+            found.append([y.detach().numpy().tobytes(), *(g.numpy().tobytes() for g in gradients)])
+    finally:
+        tangrad.set_num_threads(before)
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_row_with_a_nan_leaves_the_others_alone() -> None:
+    x = tangrad.arange(40.0).reshape(10, 4)
+    x[3, 1] = float("nan")
+    found = layer_norm(x, (4,))
+    assert found[3].isnan().all()
+    assert not tangrad.cat([found[:3], found[4:]]).isnan().any()
 
 
 def test_missing_working_memory_is_an_error() -> None:

@@ -9,10 +9,18 @@
 #include <string.h>
 
 #define LANES 64
+#define LN_NARROW 16
+#define ABREAST 16
 #define BLOCK 4096
 #define GRAIN 16384
 /* Tasks of a gradient: each has its own sums over rows, which are added in order. */
 #define MOST_PARTS 16
+
+/* ABREAST rows of a tensor: where each begins. */
+typedef struct side {
+    char *data;
+    int64_t places[ABREAST];
+} side;
 
 #define LN_T float
 #define LN(name) name##_f32
@@ -26,6 +34,7 @@ typedef struct rows {
     const tg_view *view;
     int lead;
     int contiguous;
+    int64_t step; /* from row to row, where that is the same everywhere; else 0 */
 } rows;
 
 typedef struct job {
@@ -39,9 +48,24 @@ typedef struct job {
     atomic_int failed;
 } job;
 
+static int64_t step_of(const tg_view *view, int lead)
+{
+    int64_t step = 0, expected = 0;
+    for (int d = lead - 1; d >= 0; d--) {
+        if (view->shape[d] == 1)
+            continue;
+        if (step == 0)
+            step = view->strides[d];
+        else if (view->strides[d] != expected)
+            return 0;
+        expected = view->strides[d] * view->shape[d];
+    }
+    return step;
+}
+
 static rows rows_of(const tg_view *view, int inner, int wide)
 {
-    rows r = {view, view->ndim - inner, view->dtype == TGC_FLOAT32 || wide};
+    rows r = {view, view->ndim - inner, view->dtype == TGC_FLOAT32 || wide, step_of(view, view->ndim - inner)};
     int64_t expected = 1;
     for (int d = view->ndim - 1; d >= r.lead; d--) {
         r.contiguous &= view->shape[d] == 1 || view->strides[d] == expected;
@@ -52,8 +76,8 @@ static rows rows_of(const tg_view *view, int inner, int wide)
 
 static int64_t lead_offset(const rows *r, int64_t row)
 {
-    int64_t offset = 0;
-    for (int d = r->lead - 1; d >= 0; d--) {
+    int64_t offset = row * r->step;
+    for (int d = r->lead - 1; d >= 0 && r->step == 0; d--) {
         offset += row % r->view->shape[d] * r->view->strides[d];
         row /= r->view->shape[d];
     }
@@ -67,7 +91,8 @@ static double get(const tg_view *view, int64_t offset)
         return *(const float *)at;
     if (view->dtype == TGC_FLOAT64)
         return *(const double *)at;
-    return view->dtype == TGC_FLOAT16 ? tgc_f16_to_float(*(const uint16_t *)at) : tgc_bf16_to_float(*(const uint16_t *)at);
+    const uint16_t half = *(const uint16_t *)at;
+    return view->dtype == TGC_FLOAT16 ? tgc_f16_to_float(half) : tgc_bf16_to_float(half);
 }
 
 static void put(const tg_view *view, int64_t offset, double value)
@@ -145,6 +170,50 @@ static int in_place(const job *j)
     return j->x.contiguous && j->out.contiguous && (j->g.view == NULL || j->g.contiguous);
 }
 
+static side side_of(const rows *r, int64_t row, int64_t count)
+{
+    side s = {.data = r->view->data};
+    if (r->step != 0)
+        for (int64_t k = 0; k < ABREAST; k++)
+            s.places[k] = (row + k) * r->step;
+    else
+        for (int64_t k = 0; k < count; k++)
+            s.places[k] = lead_offset(r, row + k);
+    return s;
+}
+
+/* Rows that are too short for lanes of their own. */
+static void norm_narrow(const job *j, const rows *means, const rows *rstds, int64_t begin, int64_t end, double *sums)
+{
+    const int64_t n = j->n;
+    for (int64_t row = begin; row < end; row += ABREAST) {
+        const int64_t count = row + ABREAST < end ? ABREAST : end - row;
+        const side x = side_of(&j->x, row, count), out = side_of(&j->out, row, count);
+        const side of_means = side_of(means, row, count), of_rstds = side_of(rstds, row, count);
+        double mean[ABREAST] = {0}, rstd[ABREAST] = {0};
+        if (sums == NULL) {
+            if (j->wide)
+                forward_abreast_f64(&x, &out, count, j->weight, j->bias, n, j->eps, mean, rstd);
+            else
+                forward_abreast_f32(&x, &out, count, j->weight, j->bias, n, j->eps, mean, rstd);
+            for (int64_t k = 0; k < count; k++) {
+                put(j->mean, of_means.places[k], mean[k]);
+                put(j->rstd, of_rstds.places[k], rstd[k]);
+            }
+            continue;
+        }
+        const side g = side_of(&j->g, row, count);
+        for (int64_t k = 0; k < count; k++) {
+            mean[k] = get(j->mean, of_means.places[k]);
+            rstd[k] = get(j->rstd, of_rstds.places[k]);
+        }
+        if (j->wide)
+            backward_abreast_f64(&g, &x, &out, count, j->weight, n, mean, rstd, sums, sums + n);
+        else
+            backward_abreast_f32(&g, &x, &out, count, j->weight, n, mean, rstd, sums, sums + n);
+    }
+}
+
 static void norm_task(int64_t task, void *context)
 {
     job *j = context;
@@ -158,10 +227,15 @@ static void norm_task(int64_t task, void *context)
             return;
         }
     }
-    rows means = {j->mean, j->x.lead, 0}, rstds = {j->rstd, j->x.lead, 0};
+    const int lead = j->x.lead;
+    rows means = {j->mean, lead, 0, step_of(j->mean, lead)}, rstds = {j->rstd, lead, 0, step_of(j->rstd, lead)};
     double *sums = j->sums == NULL ? NULL : j->sums + 2 * n * task;
     if (sums != NULL)
         memset(sums, 0, (size_t)(2 * n) * sizeof(double));
+    if (n <= LN_NARROW && in_place(j)) {
+        norm_narrow(j, &means, &rstds, begin, end, sums);
+        return;
+    }
     for (int64_t row = begin; row < end; row++) {
         const void *x = row_of(&j->x, row, n, buffer, j->wide);
         int direct = j->out.contiguous;
