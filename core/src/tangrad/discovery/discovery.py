@@ -127,7 +127,7 @@ class PluginError(RuntimeError):
 class _Scan:
     """Hold what one look at the installed distributions found, and what was made of it."""
 
-    __slots__ = ("distributions", "failures", "fingerprint", "loaded", "names", "plugins")
+    __slots__ = ("distributions", "enabled", "failures", "fingerprint", "loaded", "names", "plugins")
 
     def __init__(self) -> None:
         self.fingerprint = _fingerprint()
@@ -136,6 +136,7 @@ class _Scan:
         self.loaded: dict[tuple[str, ...], Any] = {}
         self.distributions: dict[str, str] = {}
         self.names: dict[str, frozenset[str]] = {}  # by group, of those that were asked for
+        self.enabled: dict[str, list[str]] = {}  # likewise, sorted
 
     def summary(self) -> set[tuple[Any, ...]]:
         """Return what tells two scans apart."""
@@ -187,7 +188,11 @@ def known_names(group: str) -> frozenset[str]:
 
 def names(group: str) -> list[str]:
     """Return the sorted names of the enabled plugins of a group."""
-    return sorted({p.name for p in plugins(group) if not p.disabled})
+    scan = current()
+    found = scan.enabled.get(group)
+    if found is None:
+        found = scan.enabled[group] = sorted({p.name for p in plugins(group) if not p.disabled})
+    return [*found]
 
 
 # Under a name that says more, for who imports it from `tangrad.plugin`.

@@ -131,7 +131,9 @@ def _flatten(data: Any, shape: tuple[int, ...]) -> Sequence[Any]:
         rows = level
         level = []
         for row in rows:
-            if hasattr(type(row), "requires_grad") and _rank(row):
+            if type(row) in (list, tuple):
+                pass
+            elif hasattr(type(row), "requires_grad") and _rank(row):
                 row = row.detach().unbind()  # a tensor among sequences, though none by itself
             elif not _is_sequence(row):
                 raise TypeError(
@@ -207,6 +209,8 @@ def _element_dtype(leaf: Any) -> str:
 
 
 def _promote_all(found: set[str], default: str, promote: Callable[[str, str], str] | None) -> str:
+    if found == {"float"}:
+        return default
     ladder = ("bool", "int64", default, _complex_of(default))
     aliases = {"float": default, "complex": _complex_of(default)}
     names = sorted({aliases.get(name, name) for name in found}) or [default]
