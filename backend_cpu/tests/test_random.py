@@ -93,9 +93,29 @@ def test_integers_have_the_bits_of_the_definition(dtype: str, bounds: tuple[int,
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "float32"])
-@pytest.mark.parametrize("n", [0, 1, 2, 63, 65, 1024, 1025, 5000, 70000])
+@pytest.mark.parametrize("n", [0, 1, 2, 8, 9, 63, 65, 1024, 1025, 5000, 16384, 16385, 70000])
 def test_permutation_is_that_of_the_definition(dtype: str, n: int) -> None:
     a, b = on_both(lambda device: tangrad.randperm(n, dtype=getattr(tangrad, dtype), device=device))
+    assert bool((a == b).all())
+
+
+# Of 2**20 keys of these seeds, two begin with the same 44 bits, all that an item of the kernel holds.
+@pytest.mark.parametrize("seed", [56, 58])
+def test_permutation_of_keys_that_begin_alike_is_that_of_the_definition(seed: int) -> None:
+    leading = np.sort(philox.random_uint64(seed, 0, 1 << 20) >> np.uint64(20))
+    assert (leading[1:] == leading[:-1]).any()
+    tangrad.manual_seed(seed)
+    found = tangrad.randperm(1 << 20).numpy()
+    np.testing.assert_array_equal(found, philox.randperm(seed, 0, 1 << 20))
+
+
+def test_permutation_fills_a_vector_with_gaps() -> None:
+    def drawn(device: str) -> tangrad.Tensor:
+        wide = tangrad.zeros(3 * 5000, dtype=tangrad.int64, device=device)
+        tangrad.randperm(5000, out=wide[::3])
+        return wide
+
+    a, b = on_both(drawn)
     assert bool((a == b).all())
 
 

@@ -239,111 +239,6 @@ static int random_between(const tg_call *call, void *context)
     return run(&job, call->outs, make_between, seed_of(call), offset_of(call));
 }
 
-/* --- permutations ----------------------------------------------------------------------------- */
-
-typedef struct {
-    uint64_t key;
-    int64_t position;
-} entry;
-
-/* Positions sorted by the 64-bit integers of the stream: one distribution by the leading bits, then
- * each bucket by the bits that follow, then insertion. Keys are uniform, so buckets are even. */
-typedef struct {
-    const tg_view *out;
-    entry *entries, *sorted;
-    int64_t *ends; /* of the buckets */
-    int bits;
-} permutation;
-
-#define BUCKET_BITS 10
-
-static void insertion_sort(entry *entries, int64_t n)
-{
-    for (int64_t i = 1; i < n; i++) {
-        entry moved = entries[i];
-        int64_t at = i;
-        for (; at > 0 && entries[at - 1].key > moved.key; at--)
-            entries[at] = entries[at - 1];
-        entries[at] = moved;
-    }
-}
-
-/* Stable distribution of entries by `bits` bits of their keys; ends[b] is where bucket b ends. */
-static void distribute(const entry *from, entry *to, int64_t n, int shift, int bits, int64_t *ends)
-{
-    const uint64_t mask = ((uint64_t)1 << bits) - 1;
-    int64_t start = 0;
-    memset(ends, 0, sizeof *ends << bits);
-    for (int64_t i = 0; i < n; i++)
-        ends[from[i].key >> shift & mask]++;
-    for (uint64_t b = 0; b <= mask; b++) {
-        int64_t count = ends[b];
-        ends[b] = start;
-        start += count;
-    }
-    for (int64_t i = 0; i < n; i++)
-        to[ends[from[i].key >> shift & mask]++] = from[i];
-}
-
-static void sort_bucket(int64_t bucket, void *context)
-{
-    const permutation *job = context;
-    int64_t begin = bucket ? job->ends[bucket - 1] : 0, n = job->ends[bucket] - begin, ends[1 << BUCKET_BITS];
-    entry *entries = job->sorted + begin;
-    if (n > 1 << (BUCKET_BITS - 4)) {
-        distribute(entries, job->entries + begin, n, 64 - job->bits - BUCKET_BITS, BUCKET_BITS, ends);
-        entries = job->entries + begin;
-    }
-    insertion_sort(entries, n);
-    uint64_t positions[TGC_PIECE];
-    union {
-        double aligned[TGC_PIECE];
-        char bytes[1];
-    } stored;
-    for (int64_t first = 0; first < n; first += TGC_PIECE) {
-        int64_t count = n - first < TGC_PIECE ? n - first : TGC_PIECE;
-        for (int64_t i = 0; i < count; i++)
-            positions[i] = (uint64_t)entries[first + i].position;
-        store_integers(job->out->dtype, positions, 0, count, stored.bytes);
-        scatter(job->out, begin + first, count, stored.bytes);
-    }
-}
-
-static int permutation_of(const tg_call *call, void *context)
-{
-    (void)context;
-    const tg_view *out = call->outs;
-    const int64_t n = out->numel;
-    permutation job = {.out = out};
-    tgc_stream stream = {.offset = offset_of(call)};
-    while (n >> job.bits > 1 << BUCKET_BITS && job.bits < 20)
-        job.bits++;
-    size_t bytes = 2 * sizeof(entry) * (size_t)n + (sizeof(int64_t) << job.bits);
-    char *memory = tgc_scratch(bytes);
-    if (memory == NULL)
-        return tgc_no_memory("randperm", bytes);
-    job.entries = (entry *)memory;
-    job.sorted = job.entries + n;
-    job.ends = (int64_t *)(job.sorted + n);
-    tgc_philox_schedule(&stream.keys, seed_of(call));
-    for (int64_t first = 0; first < n; first += TGC_PIECE) {
-        uint64_t keys[TGC_PIECE];
-        int64_t count = n - first < TGC_PIECE ? n - first : TGC_PIECE;
-        tgc_integers(&stream, first, count, keys);
-        for (int64_t i = 0; i < count; i++)
-            job.entries[first + i] = (entry){keys[i], first + i};
-    }
-    if (job.bits) {
-        distribute(job.entries, job.sorted, n, 64 - job.bits, job.bits, job.ends);
-    } else {
-        job.ends[0] = n;
-        memcpy(job.sorted, job.entries, sizeof(entry) * (size_t)n);
-    }
-    tgc_parallel((int64_t)1 << job.bits, sort_bucket, &job);
-    tgc_scratch_free(memory);
-    return 0;
-}
-
 /* --- Bernoulli -------------------------------------------------------------------------------- */
 
 static void make_bernoulli(const fill *job, int64_t first, int64_t n, void *out)
@@ -637,7 +532,6 @@ const tgc_kernel TGC(tgc_table_random)[] = {
     DRAWN("exponential_", exponential, float16)
     DRAWN("exponential_", exponential, bfloat16)
     EVERY_REAL("random_between_", random_between)
-    EVERY_REAL("_permutation_of", permutation_of)
     EVERY_REAL("bernoulli_number_", bernoulli)
     EVERY_FLOAT("bernoulli_tensor", bernoulli_tensor)
     EVERY_FLOAT("poisson_tensor", poisson_tensor)
