@@ -41,3 +41,71 @@ def test_distances_to_nan_are_nan_and_to_infinity_infinite(p):
     nan, inf, mixed = tangrad.nn.functional.pdist(x, p).tolist()
     assert np.isnan([nan, mixed]).all()
     assert inf == float("inf")
+
+
+def _exact_gradient(x: np.ndarray, g: np.ndarray, p: float) -> np.ndarray:
+    first, second = np.triu_indices(len(x), 1)
+    difference = x[first].astype(np.longdouble) - x[second].astype(np.longdouble)
+    size = np.abs(difference)
+    if p == 1:
+        slope = np.sign(difference)
+    elif p == 2:
+        distance = _exact(x, p)[:, None]
+        slope = np.divide(difference, distance, np.zeros_like(difference), where=distance != 0)
+    else:
+        largest = size == size.max(-1, keepdims=True)
+        slope = np.sign(difference) * largest / largest.sum(-1, keepdims=True)
+    found = np.zeros(x.shape, np.longdouble)
+    np.add.at(found, first, slope * g[:, None])
+    np.add.at(found, second, -slope * g[:, None])
+    return found
+
+
+def _gradient(x: np.ndarray, g: np.ndarray, p: float) -> np.ndarray:
+    leaf = tangrad.tensor(x, requires_grad=True)
+    found = tangrad.nn.functional.pdist(leaf, p)
+    return tangrad.autograd.grad(found, leaf, tangrad.tensor(g))[0].numpy()
+
+
+@pytest.mark.parametrize("p", ORDERS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("seed", range(12))
+def test_gradients_of_distances_are_exact_but_for_roundings(seed, dtype, p):
+    g = np.random.default_rng(seed)
+    rows, width = g.integers(2, 70), g.integers(1, 40)
+    # Whole numbers: some rows are equal, and largest differences are shared.
+    x = g.integers(-2, 3, (rows, width)) if seed % 2 else g.standard_normal((rows, width))
+    x, weights = x.astype(dtype), g.standard_normal(rows * (rows - 1) // 2).astype(dtype)
+    expected = _exact_gradient(x, weights, p)
+    most = rows * np.abs(weights).max() * 4 * np.finfo(dtype).eps
+    np.testing.assert_allclose(_gradient(x, weights, p), expected, rtol=0, atol=most)
+
+
+@pytest.mark.parametrize(("dtype", "tiny"), [("float32", 1e-42), ("float64", 1e-320)])
+def test_gradients_of_tiny_distances_do_not_overflow(dtype, tiny):
+    x, weights = np.array([[0, 0], [3 * tiny, 4 * tiny]], dtype), np.array([5], dtype)
+    expected = [[-3, -4], [3, 4]]
+    np.testing.assert_allclose(_gradient(x, weights, 2.0), expected, rtol=2e-2)
+
+
+@pytest.mark.parametrize("p", ORDERS)
+def test_gradients_of_distances_that_are_not_finite_are_those_of_the_tensor_code(p):
+    x = np.array([[0, 1], [np.nan, 2], [np.inf, 3], [np.inf, 4], [5, 1]], "float32")
+    weights = np.arange(1, 11, dtype="float32")
+    leaf = tangrad.tensor(x, requires_grad=True)
+    found = tangrad.nn.functional.pdist(leaf, p)
+    expected = tangrad.autograd.grad(found, leaf, tangrad.tensor(weights), create_graph=True)[0]
+    np.testing.assert_array_equal(_gradient(x, weights, p), expected.detach().numpy())
+
+
+def test_gradients_of_distances_do_not_depend_on_threads():
+    x = np.random.default_rng(1).standard_normal((200, 50)).astype("float32")
+    weights = np.random.default_rng(2).standard_normal(200 * 199 // 2).astype("float32")
+    before, found = tangrad.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            tangrad.set_num_threads(threads)
+            found.append(_gradient(x, weights, 2.0))
+    finally:
+        tangrad.set_num_threads(before)
+    np.testing.assert_array_equal(*found)

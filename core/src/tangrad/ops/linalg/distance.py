@@ -231,12 +231,31 @@ def _slopes(difference: Any, result: Any, p: float) -> Any:
     return difference.sign() * (ratio ** (p - 1)).masked_fill(none, 0)
 
 
-def _pdist_vjp(g: Any, self: Any, result: Any, p: float) -> Any:
+def _gradient_of_pairs(g: Any, self: Any, result: Any, p: float) -> Any:
     first, second = _places(self)
     by_difference = _slopes(_differences(self), result, p) * g.unsqueeze(-1)
     zeros = tangrad.zeros_like(self)
     return zeros.index_add(0, first, by_difference).index_add(0, second, -by_difference)
 
+
+def _pdist_vjp(g: Any, self: Any, result: Any, p: float) -> Any:
+    if p == 0:
+        return tangrad.zeros_like(self)
+    pull = _gradient_of_pairs if tangrad.is_grad_enabled() else _pdist_backward
+    return pull(g, self, result, p)
+
+
+_pdist_backward = op(
+    "_pdist_backward(Tensor g, Tensor self, Tensor result, float p) -> Tensor",
+    shape=lambda self: self.shape,
+    dtype=lambda self: self.dtype,
+    decompose=_gradient_of_pairs,
+    vjp="none: `_pdist` takes tensor code where further derivatives may follow",
+    dtypes="floating",
+    function=False,
+    method=False,
+    doc="Compute the gradient of `_pdist` by the rows.",
+)
 
 pair_distances = op(
     "_pdist(Tensor self, float p) -> Tensor",
