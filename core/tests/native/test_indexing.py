@@ -123,3 +123,44 @@ def test_assignment_to_leaves_and_their_gradients_are_as_of_torch() -> None:
             y.sum().backward()
             results.append(leaf.grad.tolist())
         assert results[:2] == results[2:]
+
+
+LISTS = st.lists(st.one_of(st.integers(-5, 4), st.integers(-5, 4), st.booleans()), max_size=4)
+OTHERS = st.one_of(st.integers(-4, 4), SLICES, st.none(), st.just(...))
+WITH_LISTS = st.one_of(LISTS, st.lists(st.one_of(LISTS, OTHERS), min_size=1, max_size=4).map(tuple))
+
+
+def with_tensors(index: Any) -> Any:
+    """Return an index with its lists as tensors."""
+    if isinstance(index, tuple):
+        return tuple(with_tensors(i) for i in index)
+    if isinstance(index, list) and index:
+        kind = tangrad.bool if all(isinstance(i, bool) for i in index) else tangrad.int64
+        return tangrad.tensor(index, dtype=kind)
+    return tangrad.tensor([], dtype=tangrad.int64) if index == [] else index
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(WITH_LISTS, st.sampled_from([7, 0.5, True, None]))
+def test_lists_stand_for_tensors_of_their_numbers(index: Any, number: Any) -> None:
+    results = []
+    for way in (index, with_tensors(index)):
+        source = tangrad.arange(12.0).reshape(SHAPE)
+        read = outcome(lambda t=source, i=way: t[i])
+        value = read if number is None and not isinstance(read, type) else number or 1
+        written = outcome(lambda t=source, i=way, v=value: t.__setitem__(i, v))
+        shown = read if isinstance(read, type) else (read.shape, read.tolist())
+        results.append((shown, written, source.tolist()))
+    assert results[0] == results[1]
+
+
+def test_lists_beyond_64_bits_are_refused() -> None:
+    x = tangrad.zeros(3)
+    for action in (lambda: x[[2**70]], lambda: x.__setitem__([0, 2**70], 1)):
+        assert isinstance(outcome(action), type)
+
+
+def test_gradients_pass_through_lists() -> None:
+    x = tangrad.arange(6.0).reshape(3, 2).requires_grad_()
+    x[[0, 2, 0]].sum().backward()
+    assert x.grad.tolist() == [[2, 2], [0, 0], [1, 1]]

@@ -221,6 +221,42 @@ cdef inline bint open_to_indexing(Tensor t) noexcept:
         and not t.flags & PY_DISPATCH
 
 
+cdef object positions_of(Tensor t, list numbers):
+    """A list of ints as the tensor that it stands for where the host reaches the indexed one; None otherwise."""
+    cdef int64_t n = PyList_GET_SIZE(numbers), i
+    cdef int overflow = 0
+    cdef int64_t* positions
+    cdef Tensor made
+    if n == 0 or t.storage_.data == NULL:
+        return None
+    for i in range(n):
+        if not PyLong_CheckExact(<object>PyList_GET_ITEM(numbers, i)):
+            return None
+    made = empty_contiguous(1, &n, INT64, t.storage_.dev)
+    positions = <int64_t*>host_pointer(made)
+    for i in range(n):
+        positions[i] = PyLong_AsLongLongAndOverflow(<object>PyList_GET_ITEM(numbers, i), &overflow)
+        if overflow:
+            return None
+    return made
+
+
+cdef tuple with_positions(Tensor t, PyObject** items, Py_ssize_t n):
+    """Indices with tensors in place of lists of ints; None where there are none, or other lists."""
+    cdef Py_ssize_t i
+    cdef list replaced = None
+    for i in range(n):
+        if not PyList_CheckExact(<object>items[i]):
+            continue
+        positions = positions_of(t, <list>items[i])
+        if positions is None:
+            return None
+        if replaced is None:
+            replaced = [<object>items[k] for k in range(n)]
+        replaced[i] = positions
+    return None if replaced is None else tuple(replaced)
+
+
 cdef object tensor_getitem(Tensor t, object index):
     if not open_to_indexing(t):
         return general_getitem(t, index)
@@ -251,7 +287,8 @@ cdef inline object usual_getitem(Tensor t, object index):
         if OP_MASKED_SELECT is None:
             OP_MASKED_SELECT = lookup_op("masked_select")
         return OP_MASKED_SELECT(t, index)
-    return general_getitem(t, index)
+    replaced = with_positions(t, items, n)
+    return general_getitem(t, index) if replaced is None else usual_getitem(t, replaced)
 
 
 cdef object general_getitem(Tensor t, object index):
@@ -290,7 +327,8 @@ cdef bint assigned(Tensor t, object index, object value) except -1:
     if number and is_mask_of(index, t):
         return assigned_where(t, index, value)
     if not read_indices(t, items, n, &v):
-        return False
+        replaced = with_positions(t, items, n)
+        return replaced is not None and assigned(t, replaced, value)
     if v.picked:
         return assigned_at(t, items, n, &v, value)
     view = indexed_view(t, items, n, &v)

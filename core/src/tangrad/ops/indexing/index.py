@@ -282,8 +282,20 @@ def _check_kind(index: Any) -> None:
         )
 
 
+def _are_positions(self: Any, indices: Sequence[Any]) -> bool:
+    """Whether indices are what they are lowered to: positions of one shape, of leading dimensions."""
+    if not indices or len(indices) > self.ndim or indices[0] is None:
+        return False
+    shape, device = indices[0].shape, self.device
+    return bool(shape) and all(
+        x is not None and x.dtype is tangrad.int64 and x.shape == shape and x.device == device
+        for x in indices
+    )
+
+
 def _write_at(self: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> Any:
-    target, lowered = _lowered(self, indices)
+    plain = _are_positions(self, indices)
+    target, lowered = (self, list(indices)) if plain else _lowered(self, indices)
     put_at.inplace(target, lowered, values, accumulate)
     return self
 
