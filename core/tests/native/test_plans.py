@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import count
 from threading import Thread
@@ -274,3 +275,27 @@ def test_plans_grow_under_threads() -> None:
         thread.join()
     wanted = [[row[-1], *row[:-1]] for _ in range(3) for row in [x.tolist() for x in rows]]
     assert all(found == wanted for found in results)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 3, 2, 4, 5), (1, 3, 1, 1), (2, 3, 0, 5)])
+def test_planned_results_keep_the_memory_format(shape: tuple[int, ...]) -> None:
+    def found(library: Any) -> list[Any]:
+        last = library.channels_last if len(shape) == 4 else library.channels_last_3d
+        x = library.arange(float(math.prod(shape))).reshape(shape)
+        calls = [x, x.contiguous(memory_format=last)] * 3
+        joined = [library.cat([x, x], 1) for x in calls]
+        return [(tuple(result.stride()), result.tolist()) for result in joined]
+
+    ours = found(tangrad)
+    assert ours == ours[:2] * 3
+    assert ours == found(torch)
+
+
+def test_results_of_other_dimensions_than_the_first_are_contiguous() -> None:
+    x = tangrad.arange(2.0 * 4 * 3 * 5).reshape(2, 4, 3, 5)
+    last = x.contiguous(memory_format=tangrad.channels_last)
+    for _ in range(3):
+        result, mean, rstd = tangrad.native_group_norm(last, None, None, 2, 4, 15, 2, 1e-5)
+        assert result.is_contiguous(memory_format=tangrad.channels_last)
+        assert mean.is_contiguous()
+        assert rstd.stride() == (2, 1)

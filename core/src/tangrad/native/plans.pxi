@@ -25,6 +25,7 @@ cdef enum:
 
 cdef struct tg_plan_results:
     int count
+    bint last                            # those of as many dimensions as the first are channels last
     int dtypes[PLAN_RESULTS]
     int ranks[PLAN_RESULTS]
     int64_t shapes[PLAN_SHAPES]
@@ -189,7 +190,7 @@ cdef int more_plans(Op op) except -1:
     return 0
 
 
-cdef int keep_plan(Op op, tg_plan_key* key, list metas) except -1:
+cdef int keep_plan(Op op, tg_plan_key* key, list metas, bint last=False) except -1:
     """Keep what the rules said of a call, unless they have looked at elements."""
     cdef tg_plan* plan
     cdef int i, used = 0
@@ -197,6 +198,8 @@ cdef int keep_plan(Op op, tg_plan_key* key, list metas) except -1:
         return 0
     for size, _ in metas:
         used += <int>len(size)
+        if last and 0 in size:
+            return 0
     if used > PLAN_SHAPES:
         return 0
     if op.plans == NULL:
@@ -207,7 +210,7 @@ cdef int keep_plan(Op op, tg_plan_key* key, list metas) except -1:
         if op.plans_lost > 1 << op.plan_bits and op.plan_bits < PLAN_MOST_BITS:
             more_plans(op)
             plan = place_of_plan(op, key.hash)
-    plan.words, plan.counters, plan.results.count, used = 0, -1, <int>len(metas), 0
+    plan.words, plan.counters, plan.results.count, plan.results.last, used = 0, -1, <int>len(metas), last, 0
     for i, (size, dt) in enumerate(metas):
         plan.results.dtypes[i], plan.results.ranks[i] = (<dtype>dt).index, <int>len(size)
         for extent in size:
@@ -255,11 +258,17 @@ cdef object run_planned(Op op, tg_plan* plan, PyObject** flat):
     # An allocation may collect garbage, hence run programs, and these keep another plan here.
     cdef tg_plan_results results = plan.results
     cdef int64_t* shape = results.shapes
-    cdef int i
+    cdef int64_t stride[MAX_DIMS]
+    cdef int i, rank
     cdef list made = []
     for i in range(results.count):
-        made.append(empty_contiguous(results.ranks[i], shape, results.dtypes[i], dev))
-        shape += results.ranks[i]
+        rank = results.ranks[i]
+        if results.last and rank == results.ranks[0]:
+            channels_last_stride(rank, shape, stride)
+            made.append(empty_strided_c(rank, shape, stride, results.dtypes[i], dev))
+        else:
+            made.append(empty_contiguous(rank, shape, results.dtypes[i], dev))
+        shape += rank
     run_into(op, dev, made, flat)
     if op.nout == 1:
         return made[0]

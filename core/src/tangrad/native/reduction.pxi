@@ -400,8 +400,10 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
         return deliver(op, result, out)
     metas = definition.output_metas(args)
     form = definition.result_format(args) if out is None else None
-    if planned and out is None and (form is None or form is contiguous_format):
-        keep_plan(op, &plan, metas)
+    if form is contiguous_format:
+        form = None
+    if planned and out is None:
+        keep_plan(op, &plan, metas, form is not None)
     made, targets = [], []
     for i, (size, dt) in enumerate(metas):
         for p, extent in enumerate(size):
@@ -423,7 +425,7 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
             if o.dtype_ is not dt or o.flags & (CONJ | NEG) or shares_storage(o, args, kernel.kind == KERNEL_CALL):
                 targets.append((o, len(made)))
                 o = empty_contiguous(len(size), shape, (<dtype>dt).index, dev)
-        elif form is not None and form is not contiguous_format:
+        elif form is not None and len(size) == len(metas[0][0]):
             o = empty_strided(size, format_strides(size, form), dt, dev.device)
         else:
             o = empty_contiguous(len(size), shape, (<dtype>dt).index, dev)

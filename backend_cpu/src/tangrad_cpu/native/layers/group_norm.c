@@ -1,5 +1,6 @@
 /* Group normalization and its gradient: all that is known of a group of channels in one visit. */
 #include "copies/copying.h"
+#include "group_norm_last.h"
 #include "row_sum.h"
 
 #include <math.h>
@@ -54,6 +55,44 @@ static int take(const char *op, const tg_argument *argument, const void **data, 
     return *data == NULL ? -1 : 0;
 }
 
+/* The same shape with channels as the last dimension; its arrays are the caller's. */
+static tg_view channels_behind(const tg_view *view, int64_t *shape, int64_t *strides)
+{
+    tg_view turned = *view;
+    for (int d = 0; d < view->ndim; d++) {
+        const int from = d == 0 ? 0 : d + 1 < view->ndim ? d + 1 : 1;
+        shape[d] = view->shape[from];
+        strides[d] = view->strides[from];
+    }
+    turned.shape = shape;
+    turned.strides = strides;
+    return turned;
+}
+
+/* Whether a result lies channels last, and not in order too. */
+static int lies_last(const tg_view *out)
+{
+    int64_t shape[TG_MAX_DIMS], strides[TG_MAX_DIMS], step = 1;
+    if (out->ndim < 3 || out->shape[1] == 1)
+        return 0;
+    channels_behind(out, shape, strides);
+    for (int d = out->ndim - 1; d >= 0; d--) {
+        if (shape[d] != 1 && strides[d] != step)
+            return 0;
+        step *= shape[d];
+    }
+    return out->numel != out->shape[0] * out->shape[1];
+}
+
+/* As take, of a tensor with channels behind. */
+static int take_last(const char *op, const tg_argument *argument, const void **data, void **memory)
+{
+    int64_t shape[TG_MAX_DIMS], strides[TG_MAX_DIMS];
+    const tg_view turned = channels_behind(argument->value.tensors, shape, strides);
+    *data = tgc_in_order(op, &turned, memory, TGC(tgc_move_region));
+    return *data == NULL ? -1 : 0;
+}
+
 static int run_forward(const tg_call *call, void *context)
 {
     const tg_view *x = call->args[0].value.tensors;
@@ -64,10 +103,13 @@ static int run_forward(const tg_call *call, void *context)
         return 0;
     lay_out(&j, x, groups_of(&call->args[3]));
     j.eps = call->args[4].kind == TG_ARG_INT ? (double)call->args[4].value.i : call->args[4].value.f;
-    int status = take(forward_name, &call->args[0], &j.x, &memory[0]) < 0 ||
+    const int last = lies_last(call->outs);
+    int status = (last ? take_last : take)(forward_name, &call->args[0], &j.x, &memory[0]) < 0 ||
                  take(forward_name, &call->args[1], &j.weight, &memory[1]) < 0 ||
                  take(forward_name, &call->args[2], &j.bias, &memory[2]) < 0;
-    if (!status)
+    if (!status && last)
+        status = TGC(tgc_group_norm_last)(call, j.x, j.weight, j.bias, j.eps);
+    else if (!status)
         tgc_parallel(j.tasks, x->dtype == TGC_FLOAT64 ? forward_f64 : forward_f32, &j);
     for (int i = 0; i < 3; i++)
         tgc_scratch_free(memory[i]);
@@ -105,9 +147,13 @@ static int run_backward(const tg_call *call, void *context)
     if (x->numel > 0) {
         const void **targets[] = {&j.g, &j.x, &j.mean, &j.rstd, &j.weight};
         lay_out(&j, x, groups_of(&call->args[5]));
+        const int last = lies_last(call->outs);
         for (int i = 0; i < 5 && !status; i++)
-            status = take(backward_name, &call->args[i], targets[i], &memory[i]) < 0;
-        if (!status)
+            status = (last && i < 2 ? take_last : take)(backward_name, &call->args[i], targets[i], &memory[i]) < 0;
+        if (!status && last)
+            status = TGC(tgc_group_norm_last_backward)(
+                call, (const void *const[]){j.g, j.x, j.mean, j.rstd, j.weight}, j.by_weight, j.by_bias);
+        else if (!status)
             tgc_parallel(j.tasks, x->dtype == TGC_FLOAT64 ? backward_f64 : backward_f32, &j);
     } else {
         for (int64_t i = 0; i < 2 * cells; i++)

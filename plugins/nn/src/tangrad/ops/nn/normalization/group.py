@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.nn.convolution import _fold_groups, _split_groups, in_format_of
+from tangrad.ops.nn.convolution import (
+    _fold_groups,
+    _split_groups,
+    in_format_of,
+    ordered_channels_last,
+)
 from tangrad.ops.nn.fusing import by_device, plain_on_host
 from tangrad.ops.nn.normalization.layer import layer_norm_jvp, native_layer_norm
 from tangrad.plugin import Ints, batched_front, composite, numel_of, op, require_floating
@@ -45,6 +50,13 @@ def _check(input: Any, weight: Any, bias: Any, groups: int) -> None:
                 f"group_norm: expected {name} to have {input.shape[1]} elements, one for each "
                 f"channel, got shape {list(parameter.shape)}"
             )
+
+
+def _format(input: Any) -> Any:
+    """Give results the order of the input in memory, as far as it is channels last."""
+    if input.ndim not in (4, 5) or input.is_contiguous() or not ordered_channels_last(input):
+        return tangrad.contiguous_format
+    return tangrad.channels_last if input.ndim == 4 else tangrad.channels_last_3d
 
 
 def _decomposed(input: Any, weight: Any, bias: Any, groups: int, eps: float) -> Any:
@@ -139,6 +151,7 @@ fused_group_norm = op(
     check=_check,
     shape=lambda input, groups: [input.shape, *[(input.shape[0], groups)] * 2],
     dtype=lambda input: [input.dtype] * 3,
+    memory_format=_format,
     decompose=_decomposed,
     vjp={("input", "weight", "bias"): _vjp},
     jvp=_jvp,
@@ -260,6 +273,7 @@ fused_group_norm_backward = op(
     check=lambda input, weight, groups: _check(input, weight, None, groups),
     shape=_shapes,
     dtype=lambda input: [input.dtype] * 3,
+    memory_format=_format,
     decompose=_gradient,
     vjp={("grad", "input", "mean", "rstd", "weight"): _gradient_vjp},
     jvp=_gradient_jvp,
