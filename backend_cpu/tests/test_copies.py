@@ -95,6 +95,33 @@ def test_transposes(rows, columns, dtype, target):
     check(ours.to(target).contiguous(), theirs.to(target).contiguous())
 
 
+@settings(deadline=None, max_examples=80)
+@given(st.data(), st.integers(1, 40), st.integers(1, 40), st.sampled_from(DTYPES))
+def test_many_small_matrices_are_transposed(data, rows, columns, dtype):
+    """Also such as are cut out of larger ones, in two dimensions, and at odd distances."""
+    shape = tuple(data.draw(st.integers(1, 6)) for _ in range(2))
+    cut = data.draw(st.integers(0, 2))
+    ours, theirs = both(
+        (*shape, rows + cut, columns + cut), dtype, lambda x: x[..., cut:, :columns].mT
+    )
+    check(ours.contiguous(), theirs.contiguous())
+    order = data.draw(st.permutations(range(4)))
+    check(ours.permute(order).contiguous(), theirs.permute(order).contiguous())
+
+
+def test_many_small_matrices_are_transposed_by_any_number_of_threads():
+    x = made((2, 90, 70, 4, 16), tangrad.float32, "cpu")
+    before, found = tangrad.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            tangrad.set_num_threads(threads)
+            found.append(x.mT.contiguous())
+    finally:
+        tangrad.set_num_threads(before)
+    assert tangrad.equal(*found)
+    assert tangrad.equal(found[0].mT.contiguous(), x)
+
+
 SPECIAL = [
     0.0,
     -0.0,

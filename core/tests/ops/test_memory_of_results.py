@@ -146,3 +146,19 @@ def test_dimensions_of_one_element_have_the_strides_of_pytorch(kind):
                 for library in (tangrad, torch)
             )
             assert tuple(ours.stride()) == theirs.stride(), (shape, order, step)
+
+
+@pytest.mark.parametrize("rank", [4, 5])
+def test_stacked_images_lie_as_those_of_torch(rank):
+    def found(library, dim, mixed):
+        last = library.channels_last if rank == 4 else library.channels_last_3d
+        x = library.arange(2.0 * 3 * 4 * 5 * (6 if rank == 5 else 1))
+        x = x.reshape((2, 3, 4, 5, 6)[:rank])
+        parts = [x.contiguous(memory_format=last), (x + 1).contiguous(memory_format=last)]
+        parts[1] = x if mixed else parts[1]
+        result = library.stack(parts, dim)
+        return tuple(result.stride()), result.tolist()
+
+    for dim in range(-rank - 1, rank + 1):
+        for mixed in (False, True):
+            assert found(tangrad, dim, mixed) == found(torch, dim, mixed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -201,3 +203,31 @@ def test_pooling_and_resampling_have_values_gradients_and_layout_of_pytorch(agre
 
     # PyTorch rounds between rows and columns, too: half a unit of numbers up to 8, twice.
     agree(check, tolerance=4e-2 if dtype == "bfloat16" else 3e-5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rearranged_channels_have_values_and_layout_of_pytorch(agree, seed):
+    drawn = random.Random(seed)
+    samples, channels, height, width = (drawn.randint(2, 5) for _ in range(4))
+    factor, cut = drawn.randint(2, 4), drawn.randint(0, 1)
+
+    def program(torch):
+        def last(*shape):
+            count = 1
+            for size in shape:
+                count *= size
+            x = torch.arange(float(count)).reshape(shape)
+            return x.contiguous(memory_format=torch.channels_last)[:, :, cut:].requires_grad_()
+
+        found = []
+        for name, x in (
+            ("channel_shuffle", last(samples, channels * factor, height, width)),
+            ("pixel_shuffle", last(samples, channels * factor**2, height, width)),
+            ("pixel_unshuffle", last(samples, channels, factor * height + cut, factor * width)),
+        ):
+            y = getattr(torch.nn.functional, name)(x, factor)
+            by = torch.autograd.grad((y * y).sum(), x)[0]
+            found += [list(y.stride()), y.detach(), by]
+        return found
+
+    agree(program)

@@ -182,7 +182,26 @@ def stack(tensors: Sequence[Any], dim: int) -> Any:
             f"stack expects each tensor to be equal size, but got {list(shapes[0])} at entry 0 "
             f"and {list(shapes[i])} at entry {i}"
         )
+    ndim = len(shapes[0])
+    if ndim in (4, 5) and dim < ndim and not tensors[0].is_contiguous() and _lie_last(tensors):
+        return _stacked_last(tensors, dim)
     return cat([x.unsqueeze(dim) for x in tensors], dim)
+
+
+def _lie_last(tensors: Sequence[Any]) -> bool:
+    stride = tensors[0].stride()
+    alike = tensors[:1] if all(x.stride() == stride for x in tensors) else tensors
+    return _cat_format(alike) is not tangrad.contiguous_format
+
+
+def _stacked_last(tensors: Sequence[Any], dim: int) -> Any:
+    """Stack what lies channels last as it lies, the new dimension before the named one."""
+    ndim = tensors[0].ndim
+    behind = (0, *range(2, ndim), 1)
+    at = behind.index(dim)
+    joined = stack([x.permute(behind) for x in tensors], at)
+    order = [k if k < at else k + 1 for k in (behind.index(d) for d in range(ndim))]
+    return joined.permute((*order[:dim], at, *order[dim:]))
 
 
 @composite(

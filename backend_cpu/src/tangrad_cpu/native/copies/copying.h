@@ -45,6 +45,10 @@ void TGC(tgc_fill_row)(char *to, int64_t stride, const void *value, int64_t n, i
 void TGC(tgc_transpose)(char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t rows,
                         int64_t columns, int itemsize);
 
+/* The same for `count` small matrices, one `to_step` and `from_step` behind the other. */
+void TGC(tgc_transpose_each)(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t count,
+                             int64_t to_stride, int64_t from_stride, int64_t rows, int64_t columns, int itemsize);
+
 /* Encode a numeric argument as an element of a dtype; -1 with an exception where it is no number. */
 int TGC(tgc_encode)(const char *op, const tg_argument *argument, int dtype, void *element);
 

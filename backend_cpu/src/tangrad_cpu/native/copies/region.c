@@ -14,6 +14,8 @@
 /* Rows and columns of the tile through which a transposing conversion goes. */
 #define TILE_ROWS 32
 #define TILE_COLUMNS 64
+/* Elements of a plane up to which a call of its own would take longer than it does. */
+#define SMALL_PLANE 256
 
 typedef struct {
     int ndim;
@@ -305,6 +307,27 @@ static void convert_plane(const job *job, char *to, int64_t to_stride, const cha
         }
 }
 
+/* The dimension, other than the two of a plane, along which planes follow each other at once; -1 if none. */
+static int next_plane(const job *job)
+{
+    const int d = job->at.ndim - 2;
+    return d == job->plane ? d - 1 : d;
+}
+
+/* Whole small planes from one band on that lie along one dimension; returns how many. */
+static int64_t small_planes(const job *job, char *to, const char *from, int64_t band, int64_t bands)
+{
+    const layout *at = &job->at;
+    const int inner = at->ndim - 1, along = next_plane(job);
+    const int64_t rows = at->shape[job->plane], columns = at->shape[inner];
+    if (along < 0 || rows > job->band || rows * columns > SMALL_PLANE || job->converts)
+        return 0;
+    const int64_t left = at->shape[along] - band % at->shape[along], count = left < bands ? left : bands;
+    TGC(tgc_transpose_each)(to, at->to[along], from, at->from[along], count, at->to[job->plane], at->from[inner], rows,
+                            columns, job->to_size);
+    return count;
+}
+
 /* Bands of rows of the planes spanned by job->plane and the innermost dimension. */
 static void do_planes(int64_t task, void *context)
 {
@@ -313,7 +336,7 @@ static void do_planes(int64_t task, void *context)
     int inner = at->ndim - 1;
     int64_t per_plane = (at->shape[job->plane] + job->band - 1) / job->band;
     int64_t first = tgc_begin(job->bands, job->tasks, task, 1), end = tgc_begin(job->bands, job->tasks, task + 1, 1);
-    for (; first < end; first++) {
+    while (first < end) {
         int64_t rest = first / per_plane, row = first % per_plane * job->band;
         int64_t rows = at->shape[job->plane] - row < job->band ? at->shape[job->plane] - row : job->band;
         char *to = job->to + row * at->to[job->plane];
@@ -325,6 +348,10 @@ static void do_planes(int64_t task, void *context)
             from += rest % at->shape[d] * at->from[d];
             rest /= at->shape[d];
         }
+        const int64_t done = small_planes(job, to, from, first, end - first);
+        first += done > 0 ? done : 1;
+        if (done > 0)
+            continue;
         if (job->converts)
             convert_plane(job, to, at->to[job->plane], from, at->from[inner], rows, at->shape[inner]);
         else

@@ -70,6 +70,36 @@ TILE(tile2)
     STORE(b, 8)
 }
 
+/* Tiles of 128-bit vectors, for what is narrower than the tiles of a level. */
+#define SMALL4 4
+TILE(small4)
+{
+    v4u32 a[4], b[4];
+    LOAD(a, 4)
+#define LOW(x, y) __builtin_shufflevector(x, y, 0, 4, 1, 5)
+#define HIGH(x, y) __builtin_shufflevector(x, y, 2, 6, 3, 7)
+    ROUND(a, b, 4, LOW, HIGH)
+    ROUND(b, a, 4, LOW, HIGH)
+#undef HIGH
+#undef LOW
+    STORE(a, 4)
+}
+
+#define SMALL8 2
+TILE(small8)
+{
+    v2u64 a[2], b[2];
+    LOAD(a, 2)
+    b[0] = __builtin_shufflevector(a[0], a[1], 0, 2);
+    b[1] = __builtin_shufflevector(a[0], a[1], 1, 3);
+    STORE(b, 2)
+}
+
+#define SMALL1 EDGE1
+#define small1 tile1
+#define SMALL2 EDGE2
+#define small2 tile2
+
 #if defined(__AVX512F__)
 
 typedef uint32_t v16u32 __attribute__((vector_size(64)));
@@ -176,44 +206,15 @@ TILE(tile8)
 
 #else
 
-INLINE v4u32 low_u32(v4u32 a, v4u32 b)
-{
-    return __builtin_shufflevector(a, b, 0, 4, 1, 5);
-}
-INLINE v4u32 high_u32(v4u32 a, v4u32 b)
-{
-    return __builtin_shufflevector(a, b, 2, 6, 3, 7);
-}
-INLINE v2u64 low_u64(v2u64 a, v2u64 b)
-{
-    return __builtin_shufflevector(a, b, 0, 2);
-}
-INLINE v2u64 high_u64(v2u64 a, v2u64 b)
-{
-    return __builtin_shufflevector(a, b, 1, 3);
-}
-
-#define EDGE4 4
-TILE(tile4)
-{
-    v4u32 a[4], b[4];
-    LOAD(a, 4)
-    ROUND(a, b, 4, low_u32, high_u32)
-    ROUND(b, a, 4, low_u32, high_u32)
-    STORE(a, 4)
-}
-
-#define EDGE8 2
-TILE(tile8)
-{
-    v2u64 a[2], b[2];
-    LOAD(a, 2)
-    ROUND(a, b, 2, low_u64, high_u64)
-    STORE(b, 2)
-}
+#define EDGE4 SMALL4
+#define tile4 small4
+#define EDGE8 SMALL8
+#define tile8 small8
 
 #endif
 
+#define SMALL16 1
+#define small16 tile16
 #define EDGE16 1
 TILE(tile16)
 {
@@ -221,6 +222,26 @@ TILE(tile16)
     (void)from_stride;
     memcpy(to, from, 16);
 }
+
+/* Columns from the `first` one on, in small tiles. */
+#define EDGES(S)                                                                                                  \
+    INLINE void edges##S(char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t rows,        \
+                         int64_t first, int64_t columns)                                                          \
+    {                                                                                                             \
+        const int64_t whole_rows = rows - rows % SMALL##S, whole = columns - (columns - first) % SMALL##S;        \
+        for (int64_t i = 0; i < whole_rows; i += SMALL##S)                                                        \
+            for (int64_t j = first; j < whole; j += SMALL##S)                                                     \
+                small##S(to + i * to_stride + j * S, to_stride, from + j * from_stride + i * S, from_stride);     \
+        for (int64_t i = 0; i < rows; i++)                                                                        \
+            for (int64_t j = i < whole_rows ? whole : first; j < columns; j++)                                    \
+                memcpy(to + i * to_stride + j * S, from + j * from_stride + i * S, S);                            \
+    }
+
+EDGES(1)
+EDGES(2)
+EDGES(4)
+EDGES(8)
+EDGES(16)
 
 /* Blocks a cache line wide. Elements of four bytes and more take four lines of `from` side by side
  * and prefetch further columns, since no prefetcher of the hardware follows strides of pages; that
@@ -245,9 +266,15 @@ TILE(tile16)
                         tile##S(to + i * to_stride + j * S, to_stride, from + j * from_stride + i * S, from_stride); \
             }                                                                                                     \
         }                                                                                                         \
-        for (int64_t i = 0; i < rows; i++)                                                                        \
-            for (int64_t j = i < whole_rows ? whole_columns : 0; j < columns; j++)                                \
-                memcpy(to + i * to_stride + j * S, from + j * from_stride + i * S, S);                            \
+        edges##S(to, to_stride, from, from_stride, whole_rows, whole_columns, columns);                           \
+        edges##S(to + whole_rows * to_stride, to_stride, from + whole_rows * S, from_stride, rows - whole_rows, 0, \
+                 columns);                                                                                        \
+    }                                                                                                             \
+    static void each##S(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t count,            \
+                        int64_t to_stride, int64_t from_stride, int64_t rows, int64_t columns)                    \
+    {                                                                                                             \
+        for (int64_t k = 0; k < count; k++)                                                                       \
+            edges##S(to + k * to_step, to_stride, from + k * from_step, from_stride, rows, 0, columns);           \
     }
 
 TRANSPOSE(1)
@@ -265,5 +292,17 @@ void TGC(tgc_transpose)(char *to, int64_t to_stride, const char *from, int64_t f
     case 4: transpose4(to, to_stride, from, from_stride, rows, columns); return;
     case 8: transpose8(to, to_stride, from, from_stride, rows, columns); return;
     default: transpose16(to, to_stride, from, from_stride, rows, columns);
+    }
+}
+
+void TGC(tgc_transpose_each)(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t count,
+                             int64_t to_stride, int64_t from_stride, int64_t rows, int64_t columns, int itemsize)
+{
+    switch (itemsize) {
+    case 1: each1(to, to_step, from, from_step, count, to_stride, from_stride, rows, columns); return;
+    case 2: each2(to, to_step, from, from_step, count, to_stride, from_stride, rows, columns); return;
+    case 4: each4(to, to_step, from, from_step, count, to_stride, from_stride, rows, columns); return;
+    case 8: each8(to, to_step, from, from_step, count, to_stride, from_stride, rows, columns); return;
+    default: each16(to, to_step, from, from_step, count, to_stride, from_stride, rows, columns);
     }
 }

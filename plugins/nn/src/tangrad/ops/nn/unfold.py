@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.nn.convolution import in_format_of
+from tangrad.ops.nn.convolution import in_format_of, ordered_channels_last
 from tangrad.plugin import Ints, composite, find_op, numel_of, op
 
 constant_pad_nd = find_op("constant_pad_nd")
@@ -243,6 +243,19 @@ def _check_pixels(name: str, input: Any, what: str, factor: int) -> None:
         raise RuntimeError(f"{name} expects a positive {what}, but got {factor}")
 
 
+def _lie_last(x: Any) -> bool:
+    """Whether images lie channels last, so that what is rearranged may lie so at once."""
+    return x.ndim == 4 and not x.is_contiguous() and ordered_channels_last(x)
+
+
+def _rearranged_last(x: Any, split: Any, order: Any, channels: int, height: int, width: int) -> Any:
+    """Split the dimensions (N, H, W, C) of images, order what that gives, and merge it."""
+    mixed = x.permute((0, 2, 3, 1)).reshape(split).permute(order)
+    copied = mixed.clone(memory_format=tangrad.contiguous_format)
+    result = tangrad._unsafe_view(copied, (x.shape[0], height, width, channels))
+    return result.permute((0, 3, 1, 2))
+
+
 @composite(
     "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
     method=False,
@@ -268,6 +281,10 @@ def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
             f"of upscale_factor, but input.size(-3)={channels} is not divisible by {r * r}"
         )
     n = len(lead)
+    if _lie_last(self):
+        split = (*lead, height, width, channels // (r * r), r, r)
+        order = (0, 1, 4, 2, 5, 3)
+        return _rearranged_last(self, split, order, channels // (r * r), height * r, width * r)
     split = self.reshape((*lead, channels // (r * r), r, r, height, width))
     mixed = split.permute((*range(n), n, n + 3, n + 1, n + 4, n + 2))
     copied = mixed.clone(memory_format=tangrad.contiguous_format)
@@ -302,6 +319,10 @@ def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
                 f"input.size({dim})={size} is not divisible by {r}"
             )
     n = len(lead)
+    if _lie_last(self):
+        split = (*lead, height // r, r, width // r, r, channels)
+        order = (0, 1, 3, 5, 2, 4)
+        return _rearranged_last(self, split, order, channels * r * r, height // r, width // r)
     split = self.reshape((*lead, channels, height // r, r, width // r, r))
     mixed = split.permute((*range(n), n, n + 2, n + 4, n + 1, n + 3))
     copied = mixed.clone(memory_format=tangrad.contiguous_format)
@@ -345,6 +366,10 @@ def channel_shuffle(input: Any, groups: int) -> Any:
             f"Number of channels must be divisible by groups. Got {channels} channels and {groups} "
             "groups (channel_shuffle)."
         )
+    if _lie_last(input):
+        samples, _, height, width = input.shape
+        split = (samples, height, width, groups, channels // groups)
+        return _rearranged_last(input, split, (0, 1, 2, 4, 3), channels, height, width)
     shape = (input.shape[0], groups, channels // groups, *input.shape[2:])
     mixed = input.reshape(shape).transpose(1, 2)
     copied = mixed.clone(memory_format=tangrad.contiguous_format)
