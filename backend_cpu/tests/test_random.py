@@ -99,7 +99,7 @@ def test_permutation_is_that_of_the_definition(dtype: str, n: int) -> None:
     assert bool((a == b).all())
 
 
-# Of 2**20 keys of these seeds, two begin with the same 44 bits, all that an item of the kernel holds.
+# Of 2**20 keys of these seeds, two begin with the same 44 bits: no item of the kernel holds more.
 @pytest.mark.parametrize("seed", [56, 58])
 def test_permutation_of_keys_that_begin_alike_is_that_of_the_definition(seed: int) -> None:
     leading = np.sort(philox.random_uint64(seed, 0, 1 << 20) >> np.uint64(20))

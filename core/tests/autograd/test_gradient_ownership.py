@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+import torch
+
 import tangrad
 from tangrad.autograd import Function
 
@@ -65,3 +70,34 @@ def test_a_part_of_a_larger_memory_does_not_keep_it_alive():
     x = tangrad.ones(2, requires_grad=True)
     tangrad.cat([x, tangrad.ones(1000)]).exp().sum().backward()
     assert x.grad.untyped_storage().nbytes() == 8
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_gradients_of_strided_views_are_those_of_torch(seed):
+    drawn = random.Random(seed)
+    rows, columns, start = drawn.randint(1, 5), drawn.randint(1, 5), drawn.randint(0, 3)
+    size = (drawn.randint(0, 3), drawn.randint(1, 4))
+    # One step in three lets elements share a place.
+    stride = (drawn.choice([1, 4, 7]), drawn.choice([0, 1, 2]))
+    offset = drawn.choice([None, 0, 2, 5])
+
+    def found(library, graph):
+        base = library.arange(60.0, dtype=library.float64)
+        x = base.as_strided((rows, columns), (columns + start, 1), start).requires_grad_()
+        y = (
+            (x * 1.0).as_strided(size, stride, 0)
+            if offset is None
+            else x.as_strided(size, stride, offset)
+        )
+        weights = library.arange(float(y.numel()), dtype=library.float64).reshape(y.shape) + 1
+        by = library.autograd.grad(y, x, weights, create_graph=graph)[0]
+        return by.tolist(), by.is_contiguous()
+
+    if (
+        offset is None
+        and size[0]
+        and (size[0] - 1) * stride[0] + (size[1] - 1) * stride[1] >= rows * columns
+    ):
+        return  # beyond the product's storage
+    assert found(tangrad, False)[0] == found(torch, False)[0]
+    assert found(tangrad, False)[0] == found(tangrad, True)[0]

@@ -182,6 +182,36 @@ def test_gradient_of_a_determinant_that_is_zero_is_the_cofactors():
     np.testing.assert_allclose(a.grad.numpy(), [[4, -2], [-2, 1]], atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_gradients_of_determinants_of_any_condition_are_the_cofactors(dtype):
+    g = np.random.default_rng(3)
+    a = g.standard_normal((12, 4, 4))
+    a = a + 1j * g.standard_normal(a.shape) if dtype.startswith("complex") else a
+    a[1, 2] = a[1, 0]  # of rank three
+    a[2] = np.outer(a[2, 0], a[2, 1])  # of rank one: no cofactor is left
+    a[3, 1] = a[3, 2] * (1 + 1e-6)
+    a[4] *= 1e-9
+    a[5], a[6] = 0, np.diag([1e-4, 1e4, 1e-3, 1e3])
+    a = a.astype(dtype)
+    wide = a.astype(np.result_type(dtype, np.longdouble))
+    expected = np.empty(a.shape, wide.dtype)
+    for i, j in np.ndindex(4, 4):
+        rest = np.delete(np.delete(wide, i, 1), j, 2)
+        minor = sum(
+            rest[:, 0, k] * rest[:, 1, (k + 1) % 3] * rest[:, 2, (k + 2) % 3]
+            - rest[:, 0, k] * rest[:, 1, (k + 2) % 3] * rest[:, 2, (k + 1) % 3]
+            for k in range(3)
+        )
+        expected[:, i, j] = (-1) ** (i + j) * minor
+    leaf = tangrad.from_numpy(a).requires_grad_()
+    found = tangrad.autograd.grad(tangrad.det(leaf).sum().abs(), leaf)[0]
+    total = np.linalg.det(wide.astype(np.result_type(dtype, np.float64))).sum()
+    expected = (expected * (total.conj() / abs(total))[None]).conj()
+    size = np.abs(wide).max((1, 2), keepdims=True) ** 3
+    slack = 200 * np.finfo(dtype).eps
+    assert (np.abs(found.numpy() - expected) <= slack * size + 1e-6 * abs(expected)).all()
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 5), min_size=3, max_size=6), st.integers(0, 99))
 def test_a_chain_of_matrices_is_their_product_in_any_order(sizes, seed):

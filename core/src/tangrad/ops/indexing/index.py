@@ -283,7 +283,7 @@ def _check_kind(index: Any) -> None:
 
 
 def _are_positions(self: Any, indices: Sequence[Any]) -> bool:
-    """Whether indices are what they are lowered to: positions of one shape, of leading dimensions."""
+    """Whether indices are what they are lowered to: positions of one shape, none left out."""
     if not indices or len(indices) > self.ndim or indices[0] is None:
         return False
     shape, device = indices[0].shape, self.device

@@ -119,7 +119,27 @@ def _det_vjp(g: Any, A: Any, result: Any) -> Any:
     return g.unsqueeze(-1).unsqueeze(-1) * _cofactors(A).conj()
 
 
+# Condition up to which the inverse in double precision tells the cofactors to eight places.
+_REGULAR = 1e7
+
+
 def _cofactors_reference(np: Any, A: Any) -> Any:
+    """Compute det(A) inv(A)^T of regular matrices, and the cofactors of others by their factors."""
+    wide = A.astype(np.result_type(A.dtype, np.float64)).reshape((-1, *A.shape[-2:]))
+    with np.errstate(all="ignore"):
+        size = np.linalg.det(wide)
+        regular = np.isfinite(size) & (np.abs(size) > np.finfo(np.float64).tiny)
+        inverse = np.linalg.inv(wide[regular])
+        norms = [np.abs(x).sum(-1).max(-1, initial=0) for x in (wide[regular], inverse)]
+        regular[regular] = well = norms[0] * norms[1] < _REGULAR
+        found = np.empty(wide.shape, A.dtype)
+        found[regular] = size[regular, None, None] * inverse[well].swapaxes(-1, -2)
+    if not regular.all():
+        found[~regular] = _cofactors_by_factors(np, A.reshape(wide.shape)[~regular])
+    return found.reshape(A.shape)
+
+
+def _cofactors_by_factors(np: Any, A: Any) -> Any:
     """Multiply out A = U S V^H: cof(A) = det(U) conj(det(V)) conj(U) cof(S) V^T, finite always."""
     u, s, vh = np.linalg.svd(A)
     n = A.shape[-1]

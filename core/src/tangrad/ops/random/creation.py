@@ -184,8 +184,10 @@ def randperm(
     """Draw a permutation of the integers from 0 to n - 1."""
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
-    dtype = tangrad.int64 if dtype is None and out is None else dtype
-    _check_permutation(n, dtype if out is None else out.dtype)
+    if out is not None or (dtype is not None and dtype is not tangrad.int64):
+        _check_permutation(n, dtype if out is None else out.dtype)
+    elif dtype is None:
+        dtype = tangrad.int64
     empty = tangrad.empty((n,), dtype=dtype, device=device, out=out)
     drawn = _permutation_of(empty, generator=generator)
     return _finished(drawn, requires_grad, out)
