@@ -129,3 +129,20 @@ def test_results_that_are_stored_past_the_caches(log: bool) -> None:
     results[0].backward(slope)
     results[1].backward(slope[-10:])
     assert whole.grad[-10:].equal(part.grad)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("seed", range(15))
+def test_rows_that_are_worked_on_together_do_not_know_of_each_other(seed, dtype):
+    rng = np.random.default_rng(seed)
+    rows, n = int(rng.integers(1, 70)), int(rng.integers(32, 140))
+    x = rng.standard_normal((rows, n + seed % 3)).astype(dtype)[:, seed % 3 :] * 10
+    x[rows // 2] = [np.nan, np.inf, -np.inf, 1e30][seed % 4]
+    together = tangrad.log_softmax(tangrad.from_numpy(x), 1).numpy()
+    alone = [tangrad.log_softmax(tangrad.from_numpy(row[None]), 1).numpy()[0] for row in x]
+    np.testing.assert_array_equal(together, np.stack(alone))
+    slack = 8 * np.finfo(dtype).eps
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.longdouble) - x.max(1, keepdims=True)
+        expected = wide - np.log(np.exp(wide).sum(1, keepdims=True))
+    np.testing.assert_allclose(together, expected, rtol=slack, atol=slack)

@@ -93,7 +93,8 @@ static void GN(moments_last)(int64_t task, void *context)
 {
     const last_job *j = context;
     const int64_t sample = task / j->pieces, piece = task % j->pieces;
-    const int64_t first = tgc_begin(j->area, j->pieces, piece, 1), places = tgc_begin(j->area, j->pieces, piece + 1, 1) - first;
+    const int64_t first = tgc_begin(j->area, j->pieces, piece, 1);
+    const int64_t places = tgc_begin(j->area, j->pieces, piece + 1, 1) - first;
     const GN_T *x = (const GN_T *)j->x + (sample * j->area + first) * j->channels;
     double *columns = j->sums + task * (j->width + j->channels), *channels = columns + j->width;
     GN_T *center = (GN_T *)j->centers + task * j->width;
@@ -150,7 +151,8 @@ static void GN(write_last)(int64_t task, void *context)
     const last_job *j = context;
     const int64_t sample = task / j->pieces, piece = task % j->pieces, n = j->channels;
     const int64_t first = tgc_begin(j->area, j->pieces, piece, 1), end = tgc_begin(j->area, j->pieces, piece + 1, 1);
-    const GN_T *x = (const GN_T *)j->x + (sample * j->area + first) * n, *m = (const GN_T *)j->tables + sample * 3 * j->width;
+    const GN_T *x = (const GN_T *)j->x + (sample * j->area + first) * n;
+    const GN_T *m = (const GN_T *)j->tables + sample * 3 * j->width;
     const GN_T *scale = m + j->width, *shift = scale + j->width;
     GN_T *restrict out = (GN_T *)j->out + (sample * j->area + first) * n;
     for (int64_t left = (end - first) * n; left > 0; left -= j->width, x += j->width, out += j->width) {
@@ -165,7 +167,8 @@ static void GN(sums_last)(int64_t task, void *context)
 {
     const last_job *j = context;
     const int64_t sample = task / j->pieces, piece = task % j->pieces;
-    const int64_t first = tgc_begin(j->area, j->pieces, piece, 1), places = tgc_begin(j->area, j->pieces, piece + 1, 1) - first;
+    const int64_t first = tgc_begin(j->area, j->pieces, piece, 1);
+    const int64_t places = tgc_begin(j->area, j->pieces, piece + 1, 1) - first;
     const int64_t at = (sample * j->area + first) * j->channels;
     const GN_T *x = (const GN_T *)j->x + at, *g = (const GN_T *)j->g + at;
     const GN_T *table = (const GN_T *)j->tables + sample * 5 * j->width;

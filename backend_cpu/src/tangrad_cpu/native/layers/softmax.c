@@ -17,6 +17,9 @@ enum { SOFTMAX, LOG_SOFTMAX, SOFTMAX_GRADIENT, LOG_SOFTMAX_GRADIENT };
 #define SM_LANES 64
 #define SM_STEP 16
 #define SM_BLOCK 4096
+/* Rows that are worked on together, where so many bytes of them stay in the first-level cache. */
+#define SM_ROWS 16
+#define TOGETHER 16384
 /* Rows shorter than this share vectors. */
 #define SHORT 32
 /* Elements of a buffer of lanes, and of a task. */
@@ -52,11 +55,11 @@ typedef struct job {
 static int64_t offset_of(const job *j, int view, int64_t position)
 {
     int64_t offset = 0;
-    for (int d = j->ndim - 1; d >= 0; d--) {
+    for (int d = j->ndim - 1; d > 0; d--) {
         offset += position % j->shape[d] * j->strides[view][d];
         position /= j->shape[d];
     }
-    return offset;
+    return j->ndim ? offset + position * j->strides[view][0] : 0;
 }
 
 /* Copy n rows of lanes between memory of any strides and dtype and a buffer of the type computed in. */
@@ -108,6 +111,23 @@ static void rows_task(int64_t task, void *context)
     if (held != NULL)
         tgc_stream_end();
     tgc_scratch_free(held);
+}
+
+static void log_softmax_task(int64_t task, void *context)
+{
+    job *j = context;
+    const int64_t begin = tgc_begin(j->units, j->tasks, task, 1), end = tgc_begin(j->units, j->tasks, task + 1, 1);
+    const int64_t item = tgc_itemsize[j->dtype];
+    for (int64_t row = begin; row < end; row += SM_ROWS) {
+        const int count = (int)(end - row < SM_ROWS ? end - row : SM_ROWS);
+        const void *given[SM_ROWS];
+        void *outs[SM_ROWS];
+        for (int r = 0; r < count; r++) {
+            given[r] = j->data[0] + offset_of(j, 0, row + r) * item;
+            outs[r] = (char *)j->data[1] + offset_of(j, 1, row + r) * item;
+        }
+        (j->dtype == TGC_FLOAT32 ? log_softmax_rows_f32 : log_softmax_rows_f64)(given, outs, count, j->n);
+    }
 }
 
 static void halves_task(int64_t task, void *context)
@@ -232,7 +252,8 @@ static int softmax(const tg_call *call, void *context)
             j.streamed &= j.strides[last][d] * tgc_itemsize[j.dtype] % 64 == 0;
         j.units = numel / j.n;
         j.tasks = tgc_tasks(numel, GRAIN, j.units);
-        tgc_parallel(j.tasks, rows_task, &j);
+        const int together = j.kind == LOG_SOFTMAX && !j.streamed && j.n * tgc_itemsize[j.dtype] <= TOGETHER / SM_ROWS;
+        tgc_parallel(j.tasks, together ? log_softmax_task : rows_task, &j);
         return 0;
     }
     j.direct = full;

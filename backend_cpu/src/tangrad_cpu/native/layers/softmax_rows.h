@@ -48,13 +48,30 @@ static SM_T SM(step_powers)(const SM_T *x, SM_T most, int rest, SM_T *power)
 /* Sum VALUE over a row. */
 #define SM_SUM(total, n, VALUE) TGC_ROW_SUM(SM_T, SM_LANES, SM_BLOCK, total, n, VALUE)
 
+/* The same over whole steps; a short row has no use for many partial sums. */
+#define SM_SUM_STEPS(total, n, VALUE)                      \
+    if ((n) < SM_LANES) {                                  \
+        SM_T lane[SM_STEP] = {0};                          \
+        for (int64_t i = 0; i < (n); i += SM_STEP)         \
+            for (int k = 0; k < SM_STEP; k++) {            \
+                const int64_t at = i + k;                  \
+                lane[k] += (VALUE);                        \
+            }                                              \
+        _Pragma("GCC unroll 8") for (int half = SM_STEP / 2; half; half /= 2) \
+            for (int k = 0; k < half; k++)                 \
+                lane[k] += lane[k + half];                 \
+        total += (double)lane[0];                          \
+    } else {                                               \
+        SM_SUM(total, n, VALUE)                            \
+    }
+
 static void SM(softmax_row)(const SM_T *x, SM_T *restrict out, int64_t n)
 {
     const int64_t rest = n % SM_STEP, whole = n - rest;
     const SM_T most = SM(maximum)(x, n);
     SM_T power[SM_STEP];
     double sum = 0;
-    SM_SUM(sum, whole, out[at] = SM_EXP(x[at] - most))
+    SM_SUM_STEPS(sum, whole, out[at] = SM_EXP(x[at] - most))
     if (rest)
         sum += (double)SM(step_powers)(x + n - SM_STEP, most, (int)rest, power);
     const SM_T scale = (SM_T)(1 / sum);
@@ -65,18 +82,32 @@ static void SM(softmax_row)(const SM_T *x, SM_T *restrict out, int64_t n)
             out[n - SM_STEP + k] = power[k] * scale;
 }
 
-static void SM(log_softmax_row)(const SM_T *x, SM_T *restrict out, int64_t n)
+/* Of `count` rows, at most SM_ROWS, whose logarithms are lanes of vectors. */
+static void SM(log_softmax_rows)(const void *const *given, void *const *outs, int count, int64_t n)
 {
     const int64_t rest = n % SM_STEP, whole = n - rest;
-    const SM_T most = SM(maximum)(x, n);
-    SM_T power[SM_STEP];
-    double sum = 0;
-    SM_SUM(sum, whole, SM_EXP(x[at] - most))
-    if (rest)
-        sum += (double)SM(step_powers)(x + n - SM_STEP, most, (int)rest, power);
-    const SM_T shift = (SM_T)log(sum);
-    for (int64_t i = 0; i < n; i++)
-        out[i] = (x[i] - most) - shift;
+    double sums[SM_ROWS];
+    SM_T most[SM_ROWS], shift[SM_ROWS], power[SM_STEP];
+    for (int r = 0; r < count; r++) {
+        const SM_T *x = given[r];
+        const SM_T greatest = SM(maximum)(x, n);
+        double sum = 0;
+        SM_SUM_STEPS(sum, whole, SM_EXP(x[at] - greatest))
+        if (rest)
+            sum += (double)SM(step_powers)(x + n - SM_STEP, greatest, (int)rest, power);
+        most[r] = greatest;
+        sums[r] = sum;
+    }
+    for (int r = count; r < SM_ROWS; r++)
+        sums[r] = 1;
+    for (int r = 0; r < SM_ROWS; r++)
+        shift[r] = (SM_T)tgc_log_f64(sums[r]);
+    for (int r = 0; r < count; r++) {
+        const SM_T *x = given[r], greatest = most[r], less = shift[r];
+        SM_T *restrict out = outs[r];
+        for (int64_t i = 0; i < n; i++)
+            out[i] = (x[i] - greatest) - less;
+    }
 }
 
 /* y (g - sum(g y)) */
@@ -108,7 +139,7 @@ static void SM(row)(int kind, const SM_T *a, const SM_T *b, SM_T *out, int64_t n
     if (kind == SOFTMAX)
         SM(softmax_row)(a, out, n);
     else if (kind == LOG_SOFTMAX)
-        SM(log_softmax_row)(a, out, n);
+        SM(log_softmax_rows)((const void *[]){a}, (void *[]){out}, 1, n);
     else if (kind == SOFTMAX_GRADIENT)
         SM(softmax_gradient_row)(a, b, out, n);
     else
@@ -170,6 +201,7 @@ static void SM(lanes)(int kind, const SM_T *a, int64_t sa, const SM_T *b, int64_
 }
 
 #undef SM_SUM
+#undef SM_SUM_STEPS
 #undef SM_T
 #undef SM
 #undef SM_EXP
