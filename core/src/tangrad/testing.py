@@ -345,12 +345,38 @@ def _compare_tensors(actual: Any, expected: Any, options: _Options) -> None:
     if a.dtype != b.dtype:
         common = tangrad.promote_types(a.dtype, b.dtype)
         a, b = a.to(common), b.to(common)
-    same = tangrad.isclose(a, b, rtol=rtol, atol=atol, equal_nan=options.equal_nan)
+    if a.layout == b.layout and hasattr(a, "_nnz"):
+        _compare_stored(a, b, rtol, atol, options.equal_nan)
+    else:
+        _compare_values(a.to_dense(), b.to_dense(), rtol, atol, options.equal_nan)
+
+
+def _compare_stored(a: Any, b: Any, rtol: float, atol: float, equal_nan: bool) -> None:
+    """Compare what two sparse tensors of a layout hold: places exactly, then values."""
+    kind = f"parse {a.layout.name.removeprefix('sparse_').upper()}"
+    if a._nnz() != b._nnz():
+        raise _Difference(
+            f"The number of specified values in s{kind} tensors does not match: "
+            f"{a._nnz()} != {b._nnz()}"
+        )
+    if a.is_sparse and a.is_coalesced() != b.is_coalesced():
+        a, b = a.coalesce(), b.coalesce()
+    definition = a.layout.definition
+    mine, theirs = _C.contents_of(a).components, _C.contents_of(b).components
+    for name in definition.components:
+        allowed = (rtol, atol) if name in definition.elements else (0.0, 0.0)
+        _compare_values(mine[name], theirs[name], *allowed, equal_nan, f"S{kind} {name}")
+
+
+def _compare_values(
+    a: Any, b: Any, rtol: float, atol: float, equal_nan: bool, what: str = "Tensor-likes"
+) -> None:
+    same = tangrad.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
     if bool(same.all()):
         return
     if a.ndim == 0:
         raise _Difference(_number_text(a.item(), b.item(), rtol, atol))
-    raise _Difference(_tensor_text(a, b, same, rtol, atol))
+    raise _Difference(_tensor_text(a, b, same, rtol, atol, what))
 
 
 def _compare_attributes(actual: Any, expected: Any, options: _Options) -> None:
@@ -369,7 +395,7 @@ def _compare_attributes(actual: Any, expected: Any, options: _Options) -> None:
         raise differ("stride()", actual.stride(), expected.stride())
 
 
-def _tensor_text(actual: Any, expected: Any, same: Any, rtol: float, atol: float) -> str:
+def _tensor_text(actual: Any, expected: Any, same: Any, rtol: float, atol: float, what: str) -> str:
     count = same.numel()
     wrong = count - int(same.sum())
     a, b, same = actual.flatten(), expected.flatten(), same.flatten()
@@ -383,7 +409,7 @@ def _tensor_text(actual: Any, expected: Any, same: Any, rtol: float, atol: float
         return f"Greatest {word} difference: {value.item()} at index {_index(place, actual.shape)}"
 
     return _text(
-        "Tensor-likes",
+        what,
         f"Mismatched elements: {wrong} / {count} ({wrong / count:.1%})",
         greatest("absolute", absolute),
         greatest("relative", relative),

@@ -165,6 +165,22 @@ def test_a_write_keeps_the_layout(t):
 
 
 @pytest.mark.filterwarnings("ignore::tangrad.plugin.LayoutWarning")
+def test_ops_that_only_write_keep_the_layout_and_what_they_wrote(t):
+    with pytest.warns(LayoutWarning, match="fill_"):
+        assert t.fill_(6) is t
+    assert (t.layout, t.tolist(), components(t)["values"].tolist()) == (SCALED, [6, 6], [3, 3])
+    with pytest.warns(LayoutWarning, match="uniform_"):
+        t.uniform_(-2, -1)
+    assert t.layout is SCALED
+    assert t.to_dense().max() < 0
+    with pytest.raises(NotImplementedError, match="not recorded"):
+        scaled(tangrad.ones(2), requires_grad=True).fill_(1)
+
+
+def test_it_is_pinned_where_its_components_are(t):
+    assert t.is_pinned() is False
+
+
 def test_transforms_differentiate_through_it():
     def f(v):
         return scaled(v).to_dense().square().sum()

@@ -106,6 +106,9 @@ def run(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> Any:
         return _in_place(op, functional, args)
     if op.name == "copy_" and _C.contents_of(args[0]) is not None:
         return _copy(*args)
+    written = functional.definition.schema.written
+    if op.name != "copy_" and written >= 0 and _C.contents_of(args[written]) is not None:
+        return _written(op, functional, args, args[written])
     for o in flat_tensors((out,)):
         if _C.contents_of(o) is not None:
             raise NotImplementedError(
@@ -171,6 +174,16 @@ def _in_place(op: _C.Op, functional: _C.Op, args: tuple[Any, ...]) -> Any:
             f"{target.dtype} of the tensor of layout {target.layout} that is written"
         )
     return _copy(target, result, False, op.title)
+
+
+def _written(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], target: Any) -> Any:
+    """Run an op that only writes, such as `normal_`, on the dense form, and keep what it wrote."""
+    _densifies(op, [target])
+    held = map_tensors(dense, args)
+    written = held[functional.definition.schema.written].clone()
+    held = tuple(written if a is target else b for a, b in zip(args, held, strict=True))
+    python_dispatch.recorded(op, functional, held, None, current())
+    return _copy(target, written, writer=op.title)
 
 
 def _copy(target: Any, source: Any, non_blocking: bool = False, writer: str = "copy_") -> Any:

@@ -1,7 +1,7 @@
 """What `tangrad.sparse` shows: functions of sparse tensors.
 
 coo          the layout of indices and values
-csr          the layout of compressed rows
+compressed   the layouts of compressed rows and columns, CSR, CSC, BSR and BSC
 conversions  to them from any other, and from files of PyTorch
 kernels      ops on them: arithmetic, sums, movement, indexing
 products     products of matrices

@@ -4,40 +4,94 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad.plugin import register_conversion, to_layout
-from tangrad_sparse import coo, csr
+import tangrad
+from tangrad.plugin import components, register_conversion, to_layout
+from tangrad_sparse import compressed, coo
 
 
-def to_coo(t: Any, sparse_dim: Any = None, *, layout: Any = None, **options: Any) -> Any:
+def to_coo(
+    t: Any,
+    sparse_dim: Any = None,
+    *,
+    layout: Any = None,
+    blocksize: Any = None,
+    dense_dim: Any = None,
+) -> Any:
     """Convert to COO (or to `layout`); what is COO already stays itself.
 
     Args:
         t: a tensor of any layout.
         sparse_dim: how many leading dimensions are sparse, all by default.
-        layout: `sparse_coo` or `sparse_csr`.
+        layout: a layout of sparse tensors.
+        blocksize: (rows, columns) of the blocks of BSR and BSC.
+        dense_dim: how many last dimensions are dense.
 
     Raises:
-        NotImplementedError: for another layout.
+        RuntimeError: an option does not go with the layout.
     """
+    if isinstance(sparse_dim, tangrad.layout):
+        raise TypeError("to_sparse(): give the layout by name: to_sparse(layout=...)")
     if layout is not None and layout is not coo.COO:
-        return to_layout(t, layout)
+        return to_compressed(t, layout, blocksize, dense_dim)
+    if blocksize is not None:
+        raise RuntimeError("to_sparse: a blocksize is of sparse_bsr and sparse_bsc, not sparse_coo")
     if t.layout is coo.COO:
         return t
-    if t.layout.name == "sparse_csr":
-        return csr.to_indices(t)
+    if compressed.is_compressed(t):
+        return coo.coalesce(compressed.to_indices(t))
+    if sparse_dim is None and dense_dim is not None:
+        sparse_dim = t.ndim - dense_dim
     options = {} if sparse_dim is None else {"sparse_dim": sparse_dim}
     return to_layout(t, coo.COO, **options)
 
 
-def to_csr(t: Any, dense_dim: Any = None) -> Any:
-    """Convert a matrix of any layout to CSR; what is CSR already stays itself."""
+def to_compressed(t: Any, layout: Any, blocksize: Any = None, dense_dim: Any = None) -> Any:
+    """Convert to one of the layouts of compressed rows and columns.
+
+    What is of the layout, and has the blocks asked for, stays itself.
+    """
+    given = {"blocksize": blocksize, "dense_dim": dense_dim}
+    if t.layout is tangrad.strided or not hasattr(layout.definition, "by_rows"):
+        return to_layout(t, layout, **{k: v for k, v in given.items() if v is not None})
     if t.layout is coo.COO:
-        return csr.from_coo(t)
-    return to_layout(t, csr.CSR)
+        return compressed.from_coo(t, layout, blocksize)
+    if layout is t.layout and blocksize in (None, compressed.block_of(t)):
+        return t
+    dtype = next(iter(components(t).values())).dtype
+    return compressed.from_coo(compressed.to_indices(t), layout, blocksize, dtype)
+
+
+def _register(layout: Any) -> None:
+    if layout.definition.blocked:
+
+        def convert(t: Any, blocksize: Any, dense_dim: Any = None) -> Any:
+            return to_compressed(t, layout, blocksize, dense_dim)
+    else:
+
+        def convert(t: Any, dense_dim: Any = None) -> Any:
+            return to_compressed(t, layout, None, dense_dim)
+
+    convert.__doc__ = f"Convert a tensor of any layout to {layout}."
+    register_conversion(f"to_{layout.name}", convert)
+
+
+def sparse_mask(t: Any, mask: Any) -> Any:
+    """Return the elements of a tensor at the places of a sparse one, in its layout."""
+    if not isinstance(mask, tangrad.Tensor):
+        raise TypeError(f"sparse_mask(): mask must be a Tensor, not {type(mask).__name__}")
+    if tuple(t.shape) != tuple(mask.shape):
+        raise RuntimeError(
+            f"sparse_mask(): operands have incompatible sizes; self has size {list(t.shape)} but "
+            f"mask has size {list(mask.shape)}"
+        )
+    if mask.layout is not coo.COO and not compressed.is_compressed(mask):
+        raise NotImplementedError(f"sparse_mask: a mask of layout {mask.layout}")
+    values = mask.layout.definition.picked(mask, t.to_dense())["values"]
+    return compressed.with_values(mask, values)
 
 
 def rebuilt(layout: Any, data: Any) -> Any:
-    """Rebuild what a file of PyTorch holds as COO or CSR.
+    """Rebuild what a file of PyTorch holds as a tensor of a sparse layout.
 
     Raises:
         RuntimeError: the indices do not lie within the size.
@@ -46,13 +100,16 @@ def rebuilt(layout: Any, data: Any) -> Any:
         indices, values, size, *rest = data
         coo.check_range(indices, size)
         return coo.make(indices, values, size, bool(rest and rest[0]))
-    if layout is csr.CSR:
-        csr.check_range(*data[:2], data[3])
-        return csr.make(*data[:3], data[3])
+    if layout in compressed.LAYOUTS.values():
+        starts, others, values, size = data
+        compressed.check_range(starts, others, values, size, layout)
+        return compressed.make(starts, others, values, size, layout)
     raise NotImplementedError(f"a file holds a tensor of layout {layout}, which has no definition")
 
 
+register_conversion("sparse_mask", sparse_mask)
 coo.Coo.readers = {"torch._utils._rebuild_sparse_tensor": rebuilt}
 for _name in ("to_sparse", "to_sparse_coo"):
     register_conversion(_name, to_coo)
-register_conversion("to_sparse_csr", to_csr)
+for _layout in compressed.LAYOUTS.values():
+    _register(_layout)

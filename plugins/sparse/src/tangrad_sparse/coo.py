@@ -12,7 +12,6 @@ from tangrad.plugin import (
     components,
     layout_tensor,
     metadata,
-    register_conversion,
     register_layout,
     replace_components,
 )
@@ -180,22 +179,6 @@ def _nnz(t: Any) -> int:
     return int(components(t)["values"].shape[0])
 
 
-def sparse_mask(t: Any, mask: Any) -> Any:
-    """Return the elements of a tensor at the indices of a sparse one."""
-    if not isinstance(mask, tangrad.Tensor):
-        raise TypeError(f"sparse_mask(): mask must be a Tensor, not {type(mask).__name__}")
-    if tuple(t.shape) != tuple(mask.shape):
-        raise RuntimeError(
-            f"sparse_mask(): operands have incompatible sizes; self has size {list(t.shape)} but "
-            f"mask has size {list(mask.shape)}"
-        )
-    if mask.layout is not COO:
-        raise NotImplementedError(f"sparse_mask: a mask of layout {mask.layout}")
-    indices = components(mask)["indices"]
-    dense = t.to_dense()
-    return make(indices, dense[tuple(indices)], t.shape, is_coalesced(mask))
-
-
 def resize_(t: Any, size: Any, sparse_dim: int, dense_dim: int) -> Any:
     """Give an empty or growing tensor another size, in place (PyTorch's `sparse_resize_`)."""
     held, size = components(t), tuple(size)
@@ -300,5 +283,3 @@ def check_range(indices: Any, size: Any) -> None:
 
 
 COO = register_layout("sparse_coo", Coo())
-
-register_conversion("sparse_mask", sparse_mask)

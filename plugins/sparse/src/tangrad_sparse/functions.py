@@ -6,8 +6,8 @@ from typing import Any
 
 import tangrad
 from tangrad.autograd import Function
-from tangrad.plugin import component, components, composite
-from tangrad_sparse import conversions, coo, csr, kernels, products
+from tangrad.plugin import component, composite
+from tangrad_sparse import compressed, conversions, coo, kernels, products
 
 _OPTIONS = (
     "dtype? dtype=None, device? device=None, bool pin_memory=False, bool requires_grad=False,"
@@ -85,29 +85,41 @@ def sparse_coo_tensor(
     return _finished(made, requires_grad)
 
 
-@composite(
-    "sparse_csr_tensor(any crow_indices, any col_indices, any values, any size=None, *,"
-    f" {_OPTIONS}) -> Tensor",
-    method=False,
-    samples=lambda s: [],
-)
-def sparse_csr_tensor(
-    crow_indices: Any,
-    col_indices: Any,
-    values: Any,
-    size: Any,
-    dtype: Any,
-    device: Any,
-    pin_memory: bool,
-    requires_grad: bool,
-    check_invariants: Any,
+def _compressed(
+    layout: Any, starts: Any, others: Any, values: Any, size: Any, dtype: Any, device: Any
 ) -> Any:
-    """Make a matrix of compressed rows.
+    values = _numbers(values, dtype, device)
+    starts, others = (_numbers(i, None, values.device) for i in (starts, others))
+    definition = layout.definition
+    batch = starts.ndim - 1
+    if size is None and batch >= 0 and values.ndim > batch + 2 * definition.blocked:
+        sizes = [starts.shape[-1] - 1, int(others.max()) + 1 if others.numel() else 0]
+        sizes = sizes if definition.by_rows else sizes[::-1]
+        blocks = 2 * definition.blocked
+        if blocks:
+            block = values.shape[batch + 1 : batch + 3]
+            sizes = [n * b for n, b in zip(sizes, block, strict=True)]
+        size = (*starts.shape[:-1], *sizes, *values.shape[batch + 1 + blocks :])
+    size = tuple(size) if size is not None else ()
+    compressed.check_range(starts, others, values, size, layout)
+    return compressed.make(starts, others, values, size, layout)
+
+
+def _constructor(layout: Any) -> Any:
+    starts, others, _ = layout.definition.components
+
+    def make(*given: Any) -> Any:
+        *parts, dtype, device, _, requires_grad, _ = given
+        return _finished(_compressed(layout, *parts, dtype, device), requires_grad)
+
+    groups = "rows" if layout.definition.by_rows else "columns"
+    make.__doc__ = f"""Make a tensor of layout `{layout.name}`.
 
     Args:
-        crow_indices: where each row begins in the columns, and their number: (rows + 1,).
-        col_indices: columns (nnz,). values: (nnz,).
-        size: by default as many columns as are used.
+        {starts}: where each of the {groups} begins, and the number of elements.
+        {others}: of each element; its other index.
+        values: of the elements{", blocks" if layout.definition.blocked else ""}.
+        size: by default the smallest that holds the indices.
         dtype: of the values. device: where they are. pin_memory: ignored.
         requires_grad: make a leaf that records.
         check_invariants: ignored: what is given is always checked.
@@ -115,19 +127,45 @@ def sparse_csr_tensor(
     Raises:
         RuntimeError: the parts do not fit each other.
     """
-    values = _numbers(values, dtype, device)
-    crow, col = (_numbers(i, None, values.device) for i in (crow_indices, col_indices))
-    if size is None:
-        size = (crow.shape[0] - 1, int(col.max()) + 1 if col.numel() else 0)
-    made = csr.make(crow, col, values, tuple(size))
-    steps = crow.diff()
-    if int(crow[0]) != 0 or int(crow[-1]) != col.shape[0] or bool((steps < 0).any()):
+    make.__name__ = make.__qualname__ = f"{layout.name}_tensor"
+    schema = f"{layout.name}_tensor(any {starts}, any {others}, any values, any size=None, *,"
+    return composite(f"{schema} {_OPTIONS}) -> Tensor", method=False, samples=lambda s: [])(make)
+
+
+sparse_csr_tensor, sparse_csc_tensor, sparse_bsr_tensor, sparse_bsc_tensor = map(
+    _constructor, compressed.LAYOUTS.values()
+)
+
+
+@composite(
+    "sparse_compressed_tensor(any compressed_indices, any plain_indices, any values,"
+    f" any size=None, *, any layout=None, {_OPTIONS}) -> Tensor",
+    method=False,
+    samples=lambda s: [],
+)
+def sparse_compressed_tensor(
+    compressed_indices: Any,
+    plain_indices: Any,
+    values: Any,
+    size: Any,
+    layout: Any,
+    dtype: Any,
+    device: Any,
+    pin_memory: bool,
+    requires_grad: bool,
+    check_invariants: Any,
+) -> Any:
+    """Make a tensor of the layout that is given, as `sparse_csr_tensor` and its like do.
+
+    Raises:
+        RuntimeError: it is none of the four, or the parts do not fit each other.
+    """
+    if layout not in compressed.LAYOUTS.values():
         raise RuntimeError(
-            "`crow_indices` must begin with 0, never fall and end with nnz "
-            f"({col.shape[0]}), got {crow.tolist()[:10]}"
+            "sparse_compressed_tensor: layout must be sparse_csr, sparse_csc, sparse_bsr or "
+            f"sparse_bsc, not {layout}"
         )
-    if col.numel() and (int(col.min()) < 0 or int(col.max()) >= size[1]):
-        raise RuntimeError(f"`0 <= col_indices < {size[1]}` is not satisfied")
+    made = _compressed(layout, compressed_indices, plain_indices, values, size, dtype, device)
     return _finished(made, requires_grad)
 
 
@@ -214,12 +252,11 @@ def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: Any = 1.0, alpha: Any = 1.0) 
 
 def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1.0, alpha: Any = 1.0) -> Any:
     """Compute beta input + alpha (mat1 mat2) at the places of a CSR matrix `input`."""
-    if input.layout is not csr.CSR:
+    if input.layout is not compressed.CSR:
         raise RuntimeError("sampled_addmm: Expected self to have sparse csr layout")
     values = products.sampled(mat1, mat2, input) * alpha
-    held = components(input)
     values = values if beta == 0 else component(input, "values") * beta + values
-    return csr.make(held["crow_indices"], held["col_indices"], values, input.shape)
+    return compressed.with_values(input, values)
 
 
 def sum(input: Any, dim: Any = None, dtype: Any = None) -> Any:
@@ -263,7 +300,7 @@ def spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None) -> Any
 
     Args:
         diagonals: (d, n) or (n,). offsets: (d,), or a number: above the main one if positive.
-        shape: of the matrix. layout: `sparse_coo` (the default) or `sparse_csr`.
+        shape: of the matrix. layout: `sparse_coo` (the default), `sparse_csr` or `sparse_csc`.
     """
     rows = diagonals.reshape((1, -1)) if diagonals.ndim == 1 else diagonals
     found, places = [], []
@@ -273,7 +310,7 @@ def spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None) -> Any
         places.append(tangrad.stack((columns[kept] - offset, columns[kept])))
         found.append(line[: columns.shape[0]][kept])
     made = coo.make(tangrad.cat(places, 1), tangrad.cat(found), shape)
-    return conversions.to_coo(made, layout=layout) if layout is not csr.CSR else csr.from_coo(made)
+    return conversions.to_coo(made, layout=layout)
 
 
 class check_sparse_tensor_invariants:

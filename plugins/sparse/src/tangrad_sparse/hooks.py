@@ -7,7 +7,7 @@ from tangrad.plugin import hookimpl
 
 @hookimpl
 def tangrad_register_layouts() -> None:
-    """Register `tangrad.sparse_coo` and `tangrad.sparse_csr` with their kernels."""
+    """Register the layouts `sparse_coo`, `sparse_csr` and their like with their kernels."""
     from tangrad_sparse import conversions, kernels  # noqa: F401  importing them registers
 
 

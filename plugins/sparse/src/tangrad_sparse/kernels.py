@@ -12,9 +12,16 @@ from typing import Any
 import tangrad
 from tangrad.plugin import component, components, register_kernel, replace_components
 from tangrad_sparse import products
+from tangrad_sparse.compressed import (
+    LAYOUTS,
+    is_compressed,
+    like,
+    to_indices,
+    transposed,
+    with_values,
+)
+from tangrad_sparse.compressed import make as make_compressed
 from tangrad_sparse.coo import COO, coalesce, flat_numbers, is_coalesced, make, parts
-from tangrad_sparse.csr import CSR, from_coo, to_indices
-from tangrad_sparse.csr import make as make_csr
 
 # f(0) = 0: the values alone are computed. Those of `LINEAR` add up, so equal indices may stay.
 LINEAR = ("neg", "positive", "real", "imag", "conj_physical", "deg2rad", "rad2deg")
@@ -23,13 +30,6 @@ ZERO_TO_ZERO = (
     *("frac", "isinf", "isnan", "log1p", "nan_to_num", "relu", "round", "sgn", "sign"),
     *("signbit", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
 )
-
-
-def _with_values(t: Any, values: Any) -> Any:
-    held = components(t)
-    if t.layout is COO:
-        return make(held["indices"], values, t.shape, is_coalesced(t))
-    return make_csr(held["crow_indices"], held["col_indices"], values, t.shape)
 
 
 def _distinct(t: Any) -> Any:
@@ -41,7 +41,7 @@ def _on_values(name: str, linear: bool) -> Callable[..., Any]:
 
     def kernel(t: Any, *rest: Any) -> Any:
         t = t if linear else _distinct(t)
-        return _with_values(t, function(component(t, "values"), *rest))
+        return with_values(t, function(component(t, "values"), *rest))
 
     return kernel
 
@@ -52,7 +52,7 @@ def _power(t: Any, exponent: Any) -> Any:
     if exponent == 0:
         raise RuntimeError("pow: raising a sparse tensor to 0 makes it dense; call to_dense()")
     t = _distinct(t)
-    return _with_values(t, component(t, "values") ** exponent)
+    return with_values(t, component(t, "values") ** exponent)
 
 
 def _is_number(x: Any) -> bool:
@@ -73,13 +73,15 @@ def add(a: Any, b: Any, alpha: Any = 1) -> Any:
         raise NotImplementedError(
             "add: a number added to a sparse tensor makes it dense; call to_dense()"
         )
+    if is_compressed(a) and b.layout is tangrad.strided:
+        return _onto_dense(b if alpha == 1 else b * alpha, a, 1)
     if a.layout is not tangrad.strided and b.layout is tangrad.strided:
         raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
     if a.layout is tangrad.strided:
         return _onto_dense(a, b, alpha)
     _same_shape("add", a, b)
-    if a.layout is CSR:
-        return from_coo(add(to_indices(a), _as_coo(b), alpha))
+    if is_compressed(a):
+        return like(a, add(to_indices(a), _as_coo(b), alpha))
     b = _as_coo(b)
     first, second = parts(a), parts(b)
     if first[0].shape[0] != second[0].shape[0]:
@@ -95,7 +97,7 @@ def add(a: Any, b: Any, alpha: Any = 1) -> Any:
 
 
 def _as_coo(t: Any) -> Any:
-    return to_indices(t) if t.layout is CSR else t
+    return to_indices(t) if is_compressed(t) else t
 
 
 def _onto_dense(dense: Any, t: Any, alpha: Any) -> Any:
@@ -156,11 +158,11 @@ def sub_(a: Any, b: Any, alpha: Any = 1) -> Any:
 def mul(a: Any, b: Any) -> Any:
     """Multiply a sparse tensor by a number, a dense tensor, or the elements both have."""
     if _is_number(b):
-        return _with_values(a, component(a, "values") * b)
+        return with_values(a, component(a, "values") * b)
     if _is_number(a):
-        return _with_values(b, component(b, "values") * a)
-    if a.layout is CSR or b.layout is CSR:
-        return from_coo(mul(_as_coo(a), _as_coo(b)))
+        return with_values(b, component(b, "values") * a)
+    if is_compressed(a) or is_compressed(b):
+        return like(a if is_compressed(a) else b, mul(_as_coo(a), _as_coo(b)))
     if a.layout is tangrad.strided:
         return mul(b, a)
     if b.layout is tangrad.strided:
@@ -197,7 +199,7 @@ def div(a: Any, b: Any, rounding_mode: Any = None) -> Any:
     if not _is_number(b):
         raise RuntimeError("Sparse division requires a scalar or zero-dim dense tensor divisor")
     a = a if rounding_mode is None else _distinct(a)
-    return _with_values(a, tangrad.div(component(a, "values"), b, rounding_mode=rounding_mode))
+    return with_values(a, tangrad.div(component(a, "values"), b, rounding_mode=rounding_mode))
 
 
 def div_(a: Any, b: Any, rounding_mode: Any = None) -> Any:
@@ -207,19 +209,39 @@ def div_(a: Any, b: Any, rounding_mode: Any = None) -> Any:
 
 def zero_(t: Any) -> Any:
     """Remove all elements, in place."""
-    if t.layout is CSR:
-        return _overwrite(t, _with_values(t, tangrad.zeros_like(components(t)["values"])), "zero_")
     return _overwrite(t, _empty_like(t), "zero_")
 
 
 def _empty_like(t: Any, *rest: Any) -> Any:
     t = t.detach()
     dtype = next((r for r in rest if isinstance(r, tangrad.dtype)), None)
-    if t.layout is CSR:
-        crow, col, values = components(t).values()
-        return make_csr(tangrad.zeros_like(crow), col[:0], values[:0].to(dtype or t.dtype), t.shape)
+    if is_compressed(t):
+        starts, others, values = components(t).values()
+        batch = starts.ndim - 1
+        others, values = others.narrow(batch, 0, 0), values.narrow(batch, 0, 0)
+        values = values.to(dtype or t.dtype)
+        return make_compressed(tangrad.zeros_like(starts), others, values, t.shape, t.layout)
     indices, values = components(t).values()
     return make(indices[:, :0].clone(), values[:0].to(dtype or t.dtype).clone(), t.shape, True)
+
+
+def _ones_like(t: Any, *rest: Any) -> Any:
+    dtype = next((r for r in rest if isinstance(r, tangrad.dtype)), None)
+    return with_values(t, tangrad.ones_like(components(t)["values"], dtype=dtype))
+
+
+def _new_zeros(t: Any, size: Any, *rest: Any) -> Any:
+    dtype = next((r for r in rest if isinstance(r, tangrad.dtype)), t.dtype)
+    values = tangrad.zeros(0, dtype=dtype, device=t.device)
+    indices = tangrad.zeros((len(size), 0), dtype=tangrad.int64, device=t.device)
+    made = make(indices, values, size, True)
+    return made if t.layout is COO else like(t, made)
+
+
+def _fill_(t: Any, value: Any) -> Any:
+    held = components(t)
+    filled = {**held, "values": tangrad.full_like(held["values"], value)}
+    return replace_components(t, filled, writer="fill_")
 
 
 # --- sums -----------------------------------------------------------------------------------
@@ -227,11 +249,11 @@ def _empty_like(t: Any, *rest: Any) -> Any:
 
 def total(t: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     """Add all elements (a dense number), or along dimensions (sparse, or dense values)."""
-    if t.layout is CSR:
+    if is_compressed(t):
         if dim is None or not len(_dims(dim)):
             return component(t, "values").sum(dtype=dtype)
         result = total(to_indices(t), dim, keepdim, dtype)
-        return from_coo(result) if keepdim and result.layout is COO else result
+        return like(t, result) if keepdim and result.layout is COO else result
     indices, values = parts(t)
     if dtype is not None:
         values = values.to(dtype)
@@ -284,8 +306,18 @@ def norm(t: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any 
 def permute(t: Any, dims: Any) -> Any:
     """Reorder dimensions; the sparse ones and the dense ones among themselves."""
     order = [d % t.ndim for d in dims]
-    if t.layout is CSR:
-        return from_coo(permute(to_indices(t), order)) if order == [1, 0] else t
+    if is_compressed(t):
+        last = list(range(t.ndim))
+        if order == last:
+            return t
+        batch = next(iter(components(t).values())).ndim - 1
+        last[batch], last[batch + 1] = batch + 1, batch
+        if order == last:
+            return transposed(t)
+        raise RuntimeError(
+            f"permute: rows and columns of a tensor of layout {t.layout} can be exchanged, not "
+            f"other dimensions (got {order} for shape {list(t.shape)})"
+        )
     indices, values = parts(t)
     count = indices.shape[0]
     if sorted(order[:count]) != list(range(count)):
@@ -323,9 +355,15 @@ def _kept(t: Any, mask: Any, indices: Any, shape: Any) -> Any:
 
 def select(t: Any, dim: int, index: int) -> Any:
     """Return one slice along a dimension: sparse, or dense where no sparse dimension is left."""
-    if t.layout is CSR:
-        return select(to_indices(t), dim, index)
     dim = dim % t.ndim
+    if is_compressed(t):
+        starts, others, _ = components(t).values()
+        if dim >= starts.ndim - 1 or not -t.shape[dim] <= index < t.shape[dim]:
+            return select(to_indices(t), dim, index)
+        values = component(t, "values").select(dim, index)
+        shape = [n for d, n in enumerate(t.shape) if d != dim]
+        starts, others = starts.select(dim, index), others.select(dim, index)
+        return make_compressed(starts, others, values, shape, t.layout)
     size = t.shape[dim]
     if not -size <= index < size:
         raise IndexError(
@@ -345,10 +383,15 @@ def select(t: Any, dim: int, index: int) -> Any:
     return _kept(t, mask, others, shape)
 
 
+def unbind(t: Any, dim: int = 0) -> Any:
+    """Return all slices along a dimension."""
+    return tuple(select(t, dim, k) for k in range(t.shape[dim]))
+
+
 def slice_(t: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     """Return what lies between two places along a dimension."""
-    if t.layout is CSR:
-        return from_coo(slice_(to_indices(t), dim, start, end, step))
+    if is_compressed(t):
+        return like(t, slice_(to_indices(t), dim, start, end, step))
     dim = dim % t.ndim
     first, last, step = slice(start, end, step).indices(t.shape[dim])
     length = len(range(first, last, step))
@@ -377,8 +420,8 @@ def narrow(t: Any, dim: int, start: int, length: int) -> Any:
 
 def index_select(t: Any, dim: int, index: Any) -> Any:
     """Return the slices along a dimension that a vector of numbers names, in its order."""
-    if t.layout is CSR:
-        return from_coo(index_select(to_indices(t), dim, index))
+    if is_compressed(t):
+        return like(t, index_select(to_indices(t), dim, index))
     dim = dim % t.ndim
     indices, values = parts(t)
     count, size = indices.shape[0], t.shape[dim]
@@ -400,7 +443,7 @@ def index_select(t: Any, dim: int, index: Any) -> Any:
 
 def unsqueeze(t: Any, dim: int) -> Any:
     """Insert a dimension of size 1."""
-    if t.layout is CSR:
+    if is_compressed(t):
         return unsqueeze(to_indices(t), dim)
     dim = dim % (t.ndim + 1)
     indices, values = parts(t)
@@ -438,7 +481,7 @@ def cat(tensors: Any, dim: int = 0) -> Any:
     shape = [offset if d == dim else n for d, n in enumerate(found[0].shape)]
     values = tangrad.cat([parts(t)[1] for t in found])
     joined = make(tangrad.cat(moved, 1), values, shape, False)
-    return from_coo(joined) if tensors[0].layout is CSR else joined
+    return like(tensors[0], joined) if is_compressed(tensors[0]) else joined
 
 
 RECORDED: dict[str, Callable[..., Any]] = {
@@ -455,20 +498,24 @@ RECORDED: dict[str, Callable[..., Any]] = {
     "transpose": transpose,
     "t": matrix_transpose,
     "select": select,
+    "unbind": unbind,
     "slice": slice_,
     "narrow": narrow,
     "index_select": index_select,
     "unsqueeze": unsqueeze,
     "cat": cat,
     "concat": cat,
-    "_conj": lambda t: _with_values(t, component(t, "values").conj().resolve_conj()),
+    "_conj": lambda t: with_values(t, component(t, "values").conj().resolve_conj()),
     "conj": lambda t: t if not t.is_complex() else t.conj_physical(),
     "resolve_conj": lambda t: t,
     "resolve_neg": lambda t: t,
     "bmm": products.bmm,
     "addmm": products.addmm,
+    "linear": products.linear,
     "zeros_like": _empty_like,
     "empty_like": _empty_like,
+    "new_zeros": _new_zeros,
+    "new_empty": _new_zeros,
 }
 UNRECORDED: dict[str, Callable[..., Any]] = {
     "mm": products.mm,
@@ -480,8 +527,11 @@ UNRECORDED: dict[str, Callable[..., Any]] = {
     "zero_": zero_,
 }
 
-for _layout in ("sparse_coo", "sparse_csr"):
+for _layout in ("sparse_coo", *LAYOUTS):
     for _name, _kernel in RECORDED.items():
         register_kernel(_name, _kernel, layout=_layout, records=True)
     for _name, _kernel in UNRECORDED.items():
         register_kernel(_name, _kernel, layout=_layout)
+for _layout in LAYOUTS:
+    register_kernel("ones_like", _ones_like, layout=_layout)
+    register_kernel("fill_", _fill_, layout=_layout)

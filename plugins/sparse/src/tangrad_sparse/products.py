@@ -6,8 +6,8 @@ from typing import Any
 
 import tangrad
 from tangrad.plugin import components
+from tangrad_sparse.compressed import CSR, from_coo, is_compressed, to_indices
 from tangrad_sparse.coo import COO, coalesce, make, parts
-from tangrad_sparse.csr import CSR, from_coo, rows_of, to_indices
 
 
 def _check(name: str, a: Any, b: Any) -> None:
@@ -22,7 +22,7 @@ def _check(name: str, a: Any, b: Any) -> None:
 
 def places(a: Any) -> tuple[Any, Any, Any]:
     """Return (rows, columns, values) of a sparse matrix, the values with their derivative."""
-    if a.layout is CSR:
+    if is_compressed(a):
         a = to_indices(a)
     indices, values = parts(a)
     if indices.shape[0] != 2:
@@ -88,8 +88,8 @@ def reduced(a: Any, b: Any, reduce: str) -> Any:
 
 
 def of_sparse(a: Any, b: Any) -> Any:
-    """Multiply two sparse matrices: sparse, of the layout of the first, coalesced."""
-    b_rows = from_coo(b) if b.layout is COO else b
+    """Multiply two sparse matrices: COO if the first is, else CSR; coalesced."""
+    b_rows = b if b.layout is CSR else from_coo(b if b.layout is COO else to_indices(b))
     rows, columns, left = places(coalesce(a) if a.layout is COO else a)
     crow = components(b_rows)["crow_indices"]
     _, b_columns, right = places(b_rows)
@@ -98,7 +98,7 @@ def of_sparse(a: Any, b: Any) -> Any:
     indices = tangrad.stack((rows[owner], b_columns[place]))
     product = make(indices, left[owner] * right[place], (a.shape[0], b.shape[1]), False)
     product = coalesce(product)
-    return from_coo(product) if a.layout is CSR else product
+    return product if a.layout is COO else from_coo(product)
 
 
 def product(a: Any, b: Any) -> Any:
@@ -129,6 +129,16 @@ def addmm(c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     if beta == 0:
         return found
     return (c if beta == 1 else c * beta) + found
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    """Compute x weight^T + bias for a sparse weight or a sparse x."""
+    if x.layout is not tangrad.strided and x.ndim != 2:
+        raise RuntimeError(f"linear: a sparse input is a matrix, got shape {list(x.shape)}")
+    rows = x if x.ndim == 2 else x.reshape((-1, x.shape[-1]))
+    found = product(rows, weight.t())
+    found = found if x.ndim == 2 else found.reshape((*x.shape[:-1], weight.shape[0]))
+    return found if bias is None else bias + found.to_dense()
 
 
 def bmm(a: Any, b: Any) -> Any:
@@ -166,10 +176,5 @@ def hspmm(a: Any, b: Any) -> Any:
 
 def sampled(a: Any, b: Any, mask: Any) -> Any:
     """Return the elements of a b at the places of a sparse matrix: (n,)."""
-    crow = components(mask)
-    if mask.layout is CSR:
-        columns = crow["col_indices"]
-        rows = rows_of(crow["crow_indices"], columns.shape[0])
-    else:
-        rows, columns = crow["indices"]
+    rows, columns = components(to_indices(mask) if is_compressed(mask) else mask)["indices"]
     return (a.index_select(0, rows) * b.index_select(1, columns).t()).sum(1)

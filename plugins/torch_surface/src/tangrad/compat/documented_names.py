@@ -85,7 +85,7 @@ SECTIONS: dict[str, str] = {
         "GradScaler Tensor.backward Tensor.cpu amp.GradScaler autograd.backward autograd.grad "
         "autograd.no_grad cpu nn.GRU nn.LSTM nn.functional.linear no_grad utils.checkpoint"
     ),
-    "not-there-yet": "Tensor.index jagged sparse_bsc sparse_bsr sparse_csc",
+    "not-there-yet": "Tensor.index jagged",
     "what-pytorchs-own-tests-ask-for": (
         "Tensor.cpu Tensor.grad Tensor.index_reduce Tensor.put_ Tensor.resize_ "
         "Tensor.scatter_reduce Tensor.to_dense autograd.functional.jacobian autograd.grad cpu "
