@@ -1,5 +1,8 @@
 """`.data` of tensors without memory of their own: those that `__torch_dispatch__` serves."""
 
+import io
+import pickle
+
 import pytest
 
 import tangrad
@@ -58,3 +61,39 @@ def test_a_wrapper_is_set_to_the_storage_of_another():
     target, source = Wrapper(tangrad.ones(3)), Wrapper(tangrad.zeros(3))
     target.set_(source)
     assert target.untyped_storage() is source.untyped_storage()
+
+
+class Slotted(tangrad.Tensor):
+    __slots__ = ("unit",)
+
+
+def _saved(x):
+    file = io.BytesIO()
+    tangrad.save(x, file)
+    file.seek(0)
+    return tangrad.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize("copied", [_saved, lambda x: pickle.loads(pickle.dumps(x))])
+def test_files_and_pickles_hold_what_a_wrapper_wraps(copied):
+    x = Wrapper(tangrad.tensor([[1.0, 2.0]]))
+    back = copied(x)
+    assert type(back) is Wrapper
+    assert (back.shape, back.inner.tolist()) == ((1, 2), [[1, 2]])
+    assert (back + 1).inner.tolist() == [[2, 3]]
+
+
+@pytest.mark.parametrize("copied", [_saved, lambda x: pickle.loads(pickle.dumps(x))])
+def test_files_and_pickles_hold_the_slots_of_a_class(copied):
+    x = tangrad.ones(2).as_subclass(Slotted)
+    x.unit = "m"
+    back = copied(x)
+    assert (type(back), back.unit, back.tolist()) == (Slotted, "m", [1, 1])
+
+
+def test_a_file_that_wraps_what_is_no_tensor_is_refused():
+    from tangrad.tensor.pickling import rebuild_wrapper, wrapper_parts
+
+    _, *parts = wrapper_parts(Wrapper(tangrad.ones(2)))
+    with pytest.raises(TypeError, match="no tensor class"):
+        rebuild_wrapper(dict, *parts)

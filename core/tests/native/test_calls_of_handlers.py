@@ -87,3 +87,80 @@ def test_handlers_can_call_what_only_a_later_form_takes():
         assert x.clamp(max=1).tolist() == [-2.0, 0.5, 1.0]
         assert x.clamp(min=1).tolist() == [1.0, 1.0, 3.0]
         assert tangrad.max(x, tangrad.zeros(3)).tolist() == [0.0, 0.5, 3.0]
+
+
+TOLD_APART = {
+    "out": (lambda t, x: t.add(x, x, out=t.empty(3, 4)), lambda a: a.add.out),
+    "out of a form": (lambda t, x: t.clamp(x, 0, 1, out=t.empty(3, 4)), lambda a: a.clamp.out),
+    "sort": (lambda t, x: x.sort(), lambda a: a.sort.default),
+    "stable sort": (lambda t, x: x.sort(stable=True), lambda a: a.sort.stable),
+    "stable places": (lambda t, x: x.argsort(stable=True), lambda a: a.sort.stable),
+    "squeeze": (lambda t, x: x.squeeze(), lambda a: a.squeeze.default),
+    "squeeze a dimension": (lambda t, x: x.squeeze(0), lambda a: a.squeeze.dim),
+    "squeeze dimensions": (lambda t, x: x.squeeze((0, 1)), lambda a: a.squeeze.dims),
+    "copy": (lambda t, x: x.to(t.float64), lambda a: a._to_copy.default),
+    "index": (lambda t, x: x[t.tensor([0, 2])], lambda a: a.index.Tensor),
+    "write at an index": (
+        lambda t, x: x.clone().__setitem__(t.tensor([0, 2]), x[:2]),
+        lambda a: a.index_put_.default,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOLD_APART)
+@pytest.mark.parametrize("library", [torch, tangrad])
+def test_overloads_whose_arguments_differ_are_objects_of_their_own(library, name):
+    call, overload = TOLD_APART[name]
+    x, seen = library.arange(12.0).reshape(3, 4), []
+    dispatch = importlib.import_module(f"{library.__name__}.utils._python_dispatch")
+
+    class Noting(dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    call(library, x)
+    with Noting():
+        call(library, x)
+    wanted = overload(library.ops.aten)
+    packet = wanted.overloadpacket
+    assert {id(func) for func in seen if func.overloadpacket is packet} == {id(wanted)}
+
+
+MASKS = {
+    "rows": lambda t, x: x[x[:, 0] > 2],
+    "columns": lambda t, x: x[:, t.tensor([True, False, True, False])],
+    "elements": lambda t, x: x[x > 2],
+    "a mask and places": lambda t, x: x[x[:, 0] > 2, t.tensor([1, 0])],
+    "a number at rows": lambda t, x: x.clone().__setitem__(x[:, 0] > 2, 1.0),
+    "numbers at columns": lambda t, x: x.clone().__setitem__(
+        (slice(None), t.tensor([True, False, True, False])), x[:, :2]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_handlers_get_masks_as_they_are_written(name):
+    seen, found = {}, {}
+    for library in (torch, tangrad):
+        x = library.arange(12.0).reshape(3, 4)
+        noted = seen.setdefault(library, [])
+        with mode_of(library, noted):
+            result = MASKS[name](library, x)
+        found[library] = None if result is None else result.tolist()
+        kinds = [
+            (name, [None if i == "None" else i for i in args[1]])
+            for name, args, _ in noted
+            if name in ("index", "index_put_")
+        ]
+        seen[library] = kinds
+    assert seen[tangrad] == seen[torch]
+    assert len(seen[tangrad]) == 1
+    assert found[tangrad] == found[torch]
+
+
+def test_gradients_pass_what_handlers_see_of_masks():
+    x = tangrad.arange(12.0).reshape(3, 4).requires_grad_()
+    with mode_of(tangrad, []):
+        x[x > 2].sum().backward()
+    assert x.grad.tolist() == (x > 2).double().tolist()

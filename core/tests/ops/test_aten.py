@@ -30,6 +30,15 @@ CALLS = {
     "batch norm": lambda t, x: t.ops.aten._batch_norm_with_update(
         x, None, None, x[0].clone(), x[1].clone(), 0.1, 1e-5
     )[:3],
+    "reading at a mask": lambda t, x: t.ops.aten.index.Tensor(x, [x[:, 0] > 0]),
+    "reading at two places": lambda t, x: t.ops.aten.index.Tensor(
+        x, [None, t.tensor([[True, False, True, True]])[0]]
+    ),
+    "a copy": lambda t, x: t.ops.aten._to_copy.default(
+        x, dtype=t.float64, layout=t.strided, pin_memory=False, non_blocking=True
+    ),
+    "a result that is given": lambda t, x: t.ops.aten.add.out(x, x, out=t.empty(3, 4)),
+    "a stable sort": lambda t, x: t.ops.aten.sort.stable(x, stable=True, dim=0, descending=True)[1],
     "no such op": lambda t, x: t.ops.aten.no_such_op(x),
     "no such overload": lambda t, x: t.ops.aten.mm.no_such_overload(x),
 }
@@ -43,6 +52,15 @@ def test_a_call(agree, name):
 def test_an_overload_is_the_op():
     assert tangrad.ops.aten.mm.default is tangrad.mm
     assert repr(tangrad.ops.aten.mm) == "<OpOverloadPacket(op='aten.mm')>"
+
+
+def test_an_overload_of_its_own_is_one_object_in_copies_too():
+    packet = tangrad.ops.aten.sort
+    assert packet.stable is packet.stable is not packet.default
+    assert packet.stable.name == "sort"
+    assert copy.copy(packet.stable) is pickle.loads(pickle.dumps(packet.stable)) is packet.stable
+    assert tangrad.ops.aten.sum.IntList_out is tangrad.ops.aten.sum.out
+    assert repr(packet.stable) == "<OpOverload(op='aten.sort', overload='stable')>"
 
 
 def test_a_copy_of_a_packet_is_itself():

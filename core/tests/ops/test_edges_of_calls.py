@@ -378,3 +378,18 @@ def test_old_forms_are_told_of_each_time_where_warnings_are_wanted():
                     lib.addcmul(lib.ones(2), 2, lib.ones(2), lib.ones(2))
         finally:
             lib.set_warn_always(before)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind", "text"),
+    [
+        ("int64", TypeError, "only integer tensors of a single element can be converted"),
+        ("float32", ValueError, "only one element tensors can be converted to Python scalars"),
+    ],
+)
+def test_tensors_of_several_elements_are_no_numbers_of_another(dtype, kind, text):
+    torch = pytest.importorskip("torch")
+    for library in (torch, tangrad):
+        x = library.ones(2, dtype=getattr(library, dtype))
+        with pytest.raises(kind, match=text):
+            library.tensor([x, x])

@@ -420,3 +420,14 @@ def test_products_that_cannot_be_reduced_are_refused(library):
         library.sparse.mm(matrix.to_sparse_csr(), matrix, "prod")
     with pytest.raises(RuntimeError, match="expected a strided|Expected tensor to have Strided"):
         library.sparse.mm(matrix.to_sparse_csr(), matrix.to_sparse_csr(), "mean")
+
+
+def test_a_class_that_stands_for_a_sparse_matrix_multiplies_itself():
+    class Adjacency(tangrad.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            assert func is tangrad.ops.aten.mm.default
+            return tangrad.full((2, 2), 7.0)
+
+    made = tangrad.Tensor._make_wrapper_subclass(Adjacency, (2, 4))
+    assert tangrad.sparse.mm(made, tangrad.ones(4, 2)).tolist() == [[7, 7], [7, 7]]

@@ -36,6 +36,8 @@ repr(torch.nn.Linear(2, 3))
 repr(torch.ones(2).to_sparse())
 repr(torch.ones(1, requires_grad=True) * 2)
 str(torch.ops.aten.linear.default)
+str(torch.ops.aten.add.out)
+repr(torch.ops.aten.sort.stable)
 f"{torch.ops.aten.relu.default}"
 torch.overrides.resolve_name(torch.add)
 torch.overrides.resolve_name(torch.Tensor.add_)

@@ -172,7 +172,7 @@ def test_what_libraries_of_training_graphs_and_processes_import_is_there(tmp_pat
         from torch._dynamo import OptimizedModule
         from torch._dynamo import eval_frame
         assert eval_frame.OptimizedModule is OptimizedModule
-        from torch._tensor_str import PRINT_OPTS, _add_suffixes, _tensor_str
+        from torch._tensor_str import PRINT_OPTS, _add_suffixes, _str_intern, _tensor_str
         from torch.distributed import P2POp, ProcessGroup, Work, rpc
         from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
         from torch.distributed.tensor import DTensor
@@ -185,6 +185,7 @@ def test_what_libraries_of_training_graphs_and_processes_import_is_there(tmp_pat
         assert isinstance(torch.profiler.kineto_available(), bool) and not rpc.is_available()
         assert PRINT_OPTS.threshold == 1000 and not hasattr(PRINT_OPTS, "width")
         assert _tensor_str(torch.arange(2), 0) == "[0, 1]"
+        assert _str_intern(torch.ones(2), tensor_contents="...") == "tensor(...)"
         assert _add_suffixes("x(1", ["size=2"], 2, force_newline=False) == "x(1, size=2)"
         loader = torch.utils.data.DataLoader([1, 2])
         assert isinstance(iter(loader), _BaseDataLoaderIter)

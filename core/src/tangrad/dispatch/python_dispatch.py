@@ -171,22 +171,23 @@ def _offer(stack: Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], ou
     kinds = [type(t) for t in tensors if hasattr(type(t), "__torch_dispatch__")]
     types = tuple(dict.fromkeys(kinds))
     given, kwargs = handled_form(functional, args)
-    shown = public_form(op, given, kwargs)
-    if out is not None:
-        kwargs["out"] = out
+    shown, taken, named = _handed(public_form(op, given, kwargs), given, kwargs, out)
     if stack.dispatch_modes:
         mode = stack.dispatch_modes.pop()
         stack.install()
         try:
-            func = op if mode.sees_forms else shown
-            result = mode.__torch_dispatch__(func, types, given, kwargs)
+            if mode.sees_forms:
+                options = kwargs if out is None else {**kwargs, "out": out}
+                result = mode.__torch_dispatch__(op, types, given, options)
+            else:
+                result = mode.__torch_dispatch__(shown, types, taken, named)
         finally:
             stack.dispatch_modes.append(mode)
             stack.install()
         if result is not NotImplemented:
             return result
     for kind in sorted(types, key=lambda k: -len(k.__mro__)):
-        result = kind.__torch_dispatch__(shown, types, given, kwargs)
+        result = kind.__torch_dispatch__(shown, types, taken, named)
         if result is not NotImplemented:
             return result
     if not types:
@@ -199,6 +200,34 @@ def _offer(stack: Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], ou
         f"{op.title}: all __torch_dispatch__ handlers returned NotImplemented "
         f"({', '.join(k.__name__ for k in types)})"
     )
+
+
+def _handed(
+    shown: Any, given: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    from tangrad.ops import aten
+
+    taken: tuple[Any, tuple[Any, ...], dict[str, Any]] = aten.handed(shown, given, kwargs, out)
+    return taken
+
+
+def offered_at_masks(name: str, x: Any, indices: list[Any], *rest: Any) -> Any:
+    """Offer a reading or a writing at masks to `__torch_dispatch__`, before they are positions.
+
+    Returns:
+        What the handler gives; NotImplemented where there is none, a gradient has to be recorded,
+        or something else stands between that sees positions alone.
+    """
+    stack, args = current(), (x, indices, *rest)
+    handlers = stack.dispatch_modes or _has_dispatch(args)
+    if not handlers or stack.dispatch_disabled or stack.tracers or stack.levels:
+        return NotImplemented
+    if any(mode.sees_forms for mode in stack.dispatch_modes):
+        return NotImplemented
+    if _C.is_grad_enabled() and any(t.requires_grad for t in flat_tensors(args)):
+        return NotImplemented
+    op = _C.lookup_op(name)
+    return _offer(stack, op, op, args, None)
 
 
 def detached(t: _C.Tensor) -> _C.Tensor:

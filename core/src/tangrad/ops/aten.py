@@ -1,8 +1,10 @@
 """`tangrad.ops.aten.NAME` and `tangrad.ops.aten.NAME.OVERLOAD`: our ops by PyTorch's inner names.
 
 An overload is the op itself, whatever its name says: one op here serves all signatures. So
-`ops.aten.mm.default` is what `__torch_dispatch__` receives for a product of matrices. The few
-names that PyTorch's public functions do not have, and whose arguments differ, stand here.
+`ops.aten.mm.default` is what `__torch_dispatch__` receives for a product of matrices. Where
+handlers take other arguments than for the rest of a name, the overload is an object of its own:
+`out`, and those of `_TOLD_APART`. The few names that PyTorch's public functions do not have, and
+whose arguments differ, stand here.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ _OVERLOADS = frozenset(
     "ScalarOpt_dim ScalarOpt_dim_dtype low p msg shape scalar unary_out stable padding_idx "
     "two self_int self_Tensor Tensor_int".split()
 )
+_ALL = slice(None)  # before the op of this name is looked up here
+_TOLD_APART = {"sort": ("stable",), "squeeze": ("dim", "dims")}
 
 
 def _without_nan(self: Any, dim: int, dtype: Any = None) -> Any:
@@ -73,6 +77,20 @@ def _updating_batch_norm(
     return *found, input.new_empty((0,), dtype=tangrad.uint8)
 
 
+def _indexed(self: Any, indices: Any) -> Any:
+    """Read at indices and masks, one for each dimension or None."""
+    return self[tuple(_ALL if index is None else index for index in indices)]
+
+
+def _copied(self: Any, *, layout: Any = None, pin_memory: Any = None, **options: Any) -> Any:
+    """Copy to another dtype, device or layout."""
+    options.pop("non_blocking", None)
+    made = registry.find("_to_copy")(self, **options)
+    if layout is not None and made.layout != layout:
+        made = made.to_dense() if layout is tangrad.strided else made.to_sparse(layout=layout)
+    return made.pin_memory() if pin_memory else made
+
+
 def _dtype_within(half_to_float: bool) -> Any:
     return tangrad.float32 if half_to_float else None
 
@@ -102,22 +120,62 @@ _FORMS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _takes_out(op: Any) -> bool:
+    return getattr(op, "takes_out", False) or any(map(_takes_out, getattr(op, "overloads", ())))
+
+
+class Overload:
+    """One overload that handlers tell apart from the op of its name; else as the op."""
+
+    def __init__(self, packet: Packet, name: str, op: Any, function: Any = None) -> None:
+        self.overloadpacket, self._overloadname, self._op = packet, name, op
+        self.__name__ = self.__qualname__ = f"{packet.__name__}.{name}"
+        self._function = function or op
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the op."""
+        return self._function(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "_op":
+            raise AttributeError(name)
+        return getattr(self._op, name)
+
+    def __reduce__(self) -> Any:
+        return getattr, (self.overloadpacket, self._overloadname)
+
+    def __str__(self) -> str:
+        return f"aten.{self.__name__}"
+
+    def __repr__(self) -> str:
+        packet = self.overloadpacket.__name__
+        return f"<OpOverload(op='aten.{packet}', overload='{self._overloadname}')>"
+
+
 class Packet:
     """All overloads of a name; calling it calls the op."""
 
     def __init__(self, name: str, op: Callable[..., Any]) -> None:
         self.__name__ = self.__qualname__ = name
         self.__module__ = "tangrad.ops.aten"
-        self.__wrapped__ = op
+        self.__wrapped__: Any = op
+        if name in _WRAPPED:
+            self.__wrapped__ = Overload(self, "default", op, _WRAPPED[name])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the op."""
         return self.__wrapped__(*args, **kwargs)
 
     def __getattr__(self, overload: str) -> Any:
-        if overload not in _OVERLOADS:
+        out = overload.endswith("out") and _takes_out(self.__wrapped__)
+        if overload not in _OVERLOADS and not out:
             raise AttributeError(f"the op 'aten.{self.__name__}' has no overload '{overload}'")
-        return self.__wrapped__
+        if not out and overload not in _TOLD_APART.get(self.__name__, ()):
+            return self.__wrapped__
+        name = "out" if out else overload
+        if name not in self.__dict__:
+            self.__dict__[name] = Overload(self, name, self.__wrapped__)
+        return self.__dict__[name]
 
     def overloads(self) -> list[str]:
         """Return the names of the overloads: one, as the op serves all signatures."""
@@ -129,6 +187,32 @@ class Packet:
 
     def __repr__(self) -> str:
         return f"<OpOverloadPacket(op='aten.{self.__name__}')>"
+
+
+# Whose arguments are PyTorch's where those of our op are fewer: it copies, it reads at positions.
+_WRAPPED: dict[str, Callable[..., Any]] = {"_to_copy": _copied, "index": _indexed}
+
+
+def handed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> tuple[Any, ...]:
+    """Return what `__torch_dispatch__` gets for a call of an op: (overload, args, kwargs)."""
+    name, overload = func.name, "default"
+    if name.startswith("_index_put"):  # the form that the public op is lowered to
+        name = name.removeprefix("_")
+    elif name == "squeeze" and len(args) > 1:
+        one = len(args[1]) == 1
+        args, overload = (args[0], args[1][0] if one else args[1]), "dim" if one else "dims"
+    elif name == "sort" and len(args) > 3:
+        names, overload = ("dim", "descending", "stable"), "stable"
+        args, kwargs = args[:1], {**dict(zip(names, args[1:], strict=True)), **kwargs}
+    if out is not None:
+        overload, kwargs = "out", {**kwargs, "out": out}
+    elif name not in TOLD:
+        return func, args, kwargs
+    packet = __getattr__(name) if name not in globals() else globals()[name]
+    return getattr(packet, overload), args, kwargs
+
+
+TOLD = frozenset({*_TOLD_APART, *_WRAPPED, "index_put", "index_put_"})
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ from tangrad import _C
 from tangrad.serialization.errors import SerializationError, UnsafeContentError, shown
 from tangrad.tensor.foreign import find_registered
 from tangrad.tensor.on_storage import on_storage
-from tangrad.tensor.pickling import rebuild_of_layout
+from tangrad.tensor.pickling import rebuild_of_layout, rebuild_wrapper, set_attributes
 from tangrad.tensor.qscheme import SCHEMES, qscheme
 from tangrad.tensor.storages import DTYPES, TypedStorage
 
@@ -185,7 +185,7 @@ def _with_attributes(made: Any, state: Any) -> Any:
     if isinstance(state, tuple) and len(state) == 2:
         state = {**(state[0] or {}), **(state[1] or {})}
     if isinstance(state, dict):
-        made.__dict__.update(state)
+        set_attributes(made, state)
     return made
 
 
@@ -264,6 +264,7 @@ def plain_globals(builder: TensorBuilder) -> dict[tuple[str, str], Any]:
         (utils, "_rebuild_parameter"): builder.rebuild_parameter,
         (utils, "_rebuild_parameter_with_state"): builder.rebuild_parameter_with_state,
         (utils, "_rebuild_meta_tensor_no_storage"): builder.rebuild_meta_tensor,
+        (utils, "_rebuild_wrapper_subclass"): rebuild_wrapper,
         ("torch._tensor", "_rebuild_from_type_v2"): builder.rebuild_from_type,
         ("torch", "Tensor"): _C.Tensor,
         ("torch.nn.parameter", "Parameter"): _C.Parameter,

@@ -21,6 +21,7 @@ from tangrad.serialization.leftovers import lock, name_of_begun, remove_leftover
 from tangrad.serialization.options import skips_data
 from tangrad.serialization.placement import host_view, location_tag
 from tangrad.tensor.on_storage import bytes_of
+from tangrad.tensor.pickling import attributes_of, is_wrapper, wrapper_parts
 from tangrad.tensor.qscheme import qscheme
 from tangrad.tensor.storages import TypedStorage
 
@@ -163,7 +164,7 @@ class TensorPickler(_Pickler):
         self.memoize(obj)
 
     def _tensor(self, x: Any) -> Any:
-        attributes = dict(getattr(x, "__dict__", {}))
+        attributes = attributes_of(x)
         if isinstance(x, _C.Parameter) and type(x) is _C.Parameter:
             args: tuple[Any, ...] = (x.detach(), x.requires_grad, OrderedDict())
             if not attributes:
@@ -189,6 +190,8 @@ class TensorPickler(_Pickler):
         return _named(*REBUILD_OF_LAYOUT), (*parts, *said)
 
     def _plain(self, x: Any) -> tuple[Any, tuple[Any, ...]]:
+        if is_wrapper(x):
+            return _named("torch._utils", "_rebuild_wrapper_subclass"), wrapper_parts(x)
         if x.layout is not _C.strided:
             return self._of_layout(x)
         grad = x.requires_grad

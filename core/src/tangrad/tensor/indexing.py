@@ -80,7 +80,8 @@ def getitem(x: Any, index: Any, ops: IndexingOps | None = None) -> Any:
     ops = ops or _default_ops()
     view, collected = _apply_views(x, index, ops)
     if collected:
-        return ops.index(*lower_indices(view, collected))
+        found = _offered("index", view, collected)
+        return ops.index(*lower_indices(view, collected)) if found is NotImplemented else found
     return ops.alias(x) if view is x else view
 
 
@@ -119,11 +120,27 @@ def setitem(x: Any, index: Any, value: Any, ops: IndexingOps | None = None) -> N
         else:
             _copy_broadcast(view, value)
         return
-    target, indices = lower_indices(view, collected)
     if is_scalar:
         value = _element_of(x, value)
+    if _offered("index_put_", view, collected, value, False) is not NotImplemented:
+        return
+    target, indices = lower_indices(view, collected)
     value = _fit_value(target, indices, value, _is_single_mask(collected))
     ops.index_put_(target, indices, value, False)
+
+
+def _offered(name: str, x: Any, collected: Sequence[tuple[int, Any]], *rest: Any) -> Any:
+    """Offer an indexing with masks to a handler of tensor subclasses, as it was written."""
+    if not any(_is_mask(item) for _, item in collected):
+        return NotImplemented
+    from tangrad.dispatch.python_dispatch import offered_at_masks
+
+    indices: list[Any] = []
+    dim = 0
+    for place, item in collected:
+        indices += [None] * (place - dim) + [item]
+        dim = place + _consumed(item)
+    return offered_at_masks(name, x, indices, *rest)
 
 
 def _converts_itself(x: Any) -> bool:

@@ -191,11 +191,10 @@ def _element(leaf: Any) -> Any:
     count = leaf.numel() if hasattr(leaf, "numel") else leaf.size
     if count == 1:
         return leaf.item()
-    message = (
-        "only one element tensors can be converted to Python scalars, got one of shape "
-        f"{list(leaf.shape)}; join tensors with stack()"
-    )
-    raise ValueError(message) if leaf.dtype.is_floating_point else TypeError(message)
+    got = f", got one of shape {list(leaf.shape)}; join tensors with stack()"
+    if leaf.dtype.is_floating_point:
+        raise ValueError(f"only one element tensors can be converted to Python scalars{got}")
+    raise TypeError(f"only integer tensors of a single element can be converted to an index{got}")
 
 
 def _element_dtype(leaf: Any) -> str:

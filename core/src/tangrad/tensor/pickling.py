@@ -13,7 +13,17 @@ from typing import Any
 from tangrad.tensor.exchange import dtype_named, name_of
 from tangrad.tensor.on_storage import bytes_of, on_storage
 
-__all__ = ["deepcopy_tensor", "rebuild_of_layout", "reduce_storage", "reduce_tensor"]
+__all__ = [
+    "attributes_of",
+    "deepcopy_tensor",
+    "is_wrapper",
+    "rebuild_of_layout",
+    "rebuild_wrapper",
+    "reduce_storage",
+    "reduce_tensor",
+    "set_attributes",
+    "wrapper_parts",
+]
 
 
 def reduce_tensor(x: Any, protocol: int = 2) -> tuple[Any, ...]:
@@ -34,8 +44,10 @@ def reduce_tensor(x: Any, protocol: int = 2) -> tuple[Any, ...]:
             tuple(x.shape),
             name_of(x.dtype),
             x.requires_grad,
-            _attributes(x),
+            attributes_of(x),
         )
+    if is_wrapper(x):
+        return _rebuild_wrapper_with, (*wrapper_parts(x), attributes_of(x))
     source = x.detach()
     arguments = (
         type(x),
@@ -45,10 +57,38 @@ def reduce_tensor(x: Any, protocol: int = 2) -> tuple[Any, ...]:
         tuple(x.shape),
         tuple(source.stride()),
         x.requires_grad,
-        _attributes(x),
+        attributes_of(x),
     )
     lazy = (x.is_conj(), x.is_neg())
     return _rebuild_tensor, (*arguments, lazy) if any(lazy) else arguments
+
+
+def wrapper_parts(x: Any) -> tuple[Any, ...]:
+    """Return what `rebuild_wrapper` makes a wrapper without memory of: all but its attributes."""
+    geometry = (tuple(x.shape), tuple(x.stride()), x.storage_offset())
+    return type(x), x.dtype, *geometry, x.layout, x.device, x.requires_grad
+
+
+def rebuild_wrapper(cls: Any, dtype: Any, size: Any, stride: Any, offset: Any, *rest: Any) -> Any:
+    """Return a wrapper of a class, as `Tensor._make_wrapper_subclass` makes it.
+
+    Raises:
+        TypeError: the class is none of tensors.
+    """
+    from tangrad import _C
+
+    if not (isinstance(cls, type) and issubclass(cls, _C.Tensor)):
+        raise TypeError(f"a wrapper of tensors is of {cls!r}, which is no tensor class")
+    layout, device, requires_grad = rest
+    return _C.make_wrapper(
+        cls, tuple(size), tuple(stride), offset, dtype, device, requires_grad, layout
+    )
+
+
+def _rebuild_wrapper_with(*parts: Any) -> Any:
+    made = rebuild_wrapper(*parts[:-1])
+    set_attributes(made, parts[-1])
+    return made
 
 
 def _copyable_storage(x: Any) -> Any:
@@ -57,8 +97,21 @@ def _copyable_storage(x: Any) -> Any:
     return storage
 
 
-def _attributes(x: Any) -> dict[str, Any]:
-    return dict(getattr(x, "__dict__", {}))
+def attributes_of(x: Any) -> dict[str, Any]:
+    """Return what a program has set on a tensor, in its dictionary and the slots of its class."""
+    slots = copyreg._slotnames(type(x))  # type: ignore[attr-defined]
+    held = {slot: getattr(x, slot) for slot in slots if hasattr(x, slot)}
+    return {**getattr(x, "__dict__", {}), **held}
+
+
+def set_attributes(made: Any, attributes: dict[str, Any]) -> None:
+    """Set what `attributes_of` returned on another tensor of the class."""
+    slots = copyreg._slotnames(type(made))  # type: ignore[attr-defined]
+    for name, value in attributes.items():
+        if name in slots:
+            setattr(made, name, value)
+        else:
+            made.__dict__[name] = value
 
 
 def _warn_of_hooks(x: Any) -> None:
@@ -86,7 +139,7 @@ def _rebuild_of_layout(
     made = rebuild_of_layout(layout, components, metadata, size, dtype_named(dtype))
     made = _dressed(made, cls, requires_grad)
     if attributes:
-        made.__dict__.update(attributes)
+        set_attributes(made, attributes)
     return made
 
 
@@ -134,7 +187,7 @@ def _rebuild_tensor(
         _C.set_flags(x, *lazy)
     made = _dressed(x, cls, requires_grad)
     if attributes:
-        made.__dict__.update(attributes)
+        set_attributes(made, attributes)
     return made
 
 
@@ -205,22 +258,19 @@ def deepcopy_tensor(x: Any, memo: dict[int, Any]) -> Any:
     source = x.detach()
     is_parameter = any(cls.__name__ == "Parameter" for cls in type(x).__mro__)
     # What a wrapper wraps is known to its class alone.
-    alone = is_parameter or _is_wrapper(source)
+    alone = is_parameter or is_wrapper(source)
     made = source.clone() if alone else _on_copied_storage(source, memo)
     made = _dressed(made, type(x), x.requires_grad)
     memo[id(x)] = made
-    attributes = _attributes(x)
+    attributes = attributes_of(x)
     if attributes:
-        made.__dict__.update(copy.deepcopy(attributes, memo))
-    for slot in copyreg._slotnames(type(x)):  # type: ignore[attr-defined]
-        if hasattr(x, slot):
-            setattr(made, slot, copy.deepcopy(getattr(x, slot), memo))
+        set_attributes(made, copy.deepcopy(attributes, memo))
     if x.grad is not None and not is_parameter:
         made.grad = deepcopy_tensor(x.grad if x.grad.is_leaf else x.grad.detach(), memo)
     return made
 
 
-def _is_wrapper(x: Any) -> bool:
+def is_wrapper(x: Any) -> bool:
     """Whether `__torch_dispatch__` of its class stands for values that a tensor does not have."""
     if not hasattr(type(x), "__torch_dispatch__") or x.device.type == "meta" or not x.numel():
         return False

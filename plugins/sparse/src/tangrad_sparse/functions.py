@@ -242,6 +242,8 @@ def mm(mat1: Any, mat2: Any, reduce: str = "sum") -> Any:
     """
     if reduce != "sum":
         return products.reduced(mat1, mat2, reduce)
+    if mat1.layout is tangrad.strided and mat2.layout is tangrad.strided:
+        return tangrad.mm(mat1, mat2)  # a class of tensors may stand for a sparse matrix
     return products.product(mat1, mat2)
 
 

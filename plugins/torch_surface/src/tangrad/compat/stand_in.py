@@ -175,6 +175,9 @@ PRIVATE: dict[str, dict[str, Any]] = {
         "_str": lambda tensor, tensor_contents=None: _printing("tensor_repr")(
             tensor, tensor_contents
         ),
+        "_str_intern": lambda inp, *, tensor_contents=None: _printing("tensor_repr")(
+            inp, tensor_contents
+        ),
         "_tensor_str": _printing("_contents"),
     },
     # PyTorch's definitions of its ops in terms of others: here the ops themselves.
