@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 from typing import Any
 
@@ -178,3 +179,60 @@ def test_arguments_that_no_graph_can_hold_are_refused(value: Any) -> None:
         fx.symbolic_trace(lambda x: tangrad.add(x, value))
     with pytest.raises(TypeError, match="expected a module or a function"):
         fx.Tracer().trace(3)
+
+
+@pytest.mark.parametrize("library", [torch, tangrad])
+def test_a_tracer_of_another_package_writes_trace_anew(library):
+    fx = importlib.import_module(f"{library.__name__}.fx")
+    made = importlib.import_module(f"{library.__name__}.fx._symbolic_trace")
+
+    class Tracer(fx.Tracer):
+        @made.compatibility(is_backward_compatible=True)
+        def trace(self, root, concrete_args=None):
+            self.root, function = root, type(root).forward
+            self.submodule_paths = {module: name for name, module in root.named_modules()}
+            self.graph = fx.Graph(tracer_cls=type(self))
+            self.tensor_attrs = {}
+            assert isinstance(function, made.FunctionType)
+            function_globals = function.__globals__
+            function, args = self.create_args_for_root(function, True, concrete_args)
+            cache = {}
+
+            @made.functools.wraps(made._orig_module_getattr)
+            def read(module, name):
+                return self.getattr(name, made._orig_module_getattr(module, name), cache)
+
+            @made.functools.wraps(made._orig_module_call)
+            def call(module, *args, **kwargs):
+                def forward(*args, **kwargs):
+                    return made._orig_module_call(module, *args, **kwargs)
+
+                return self.call_module(module, forward, args, kwargs)
+
+            with made._Patcher() as patcher:
+                patcher.patch_method(library.nn.Module, "__getattr__", read, deduplicate=False)
+                patcher.patch_method(library.nn.Module, "__call__", call, deduplicate=False)
+                made._patch_wrapped_functions(patcher)
+                made._autowrap_check(patcher, function_globals, self._autowrap_function_ids)
+                self.create_node("output", "output", (self.create_arg(function(*args)),), {})
+            self.submodule_paths = None
+            return self.graph
+
+    class Model(library.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = library.nn.Linear(2, 2)
+            self.scale = library.nn.Parameter(library.ones(2))
+
+        def forward(self, x):
+            return self.layer(x).relu() * self.scale
+
+    model = Model()
+    graph = Tracer().trace(model)
+    ops = [(node.op, str(node.target).rpartition(".")[2]) for node in graph.nodes]
+    assert [op for op, _ in ops] == [
+        *("placeholder", "call_module", "call_method", "get_attr", "call_function", "output")
+    ]
+    x = library.tensor([[1.0, -2.0]])
+    assert fx.GraphModule(model, graph)(x).tolist() == model(x).tolist()
+    assert made.ScriptObject is library.ScriptObject

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import collections
+import functools
 import inspect
 import math
 import types
 from collections.abc import Callable
-from functools import partial
+from types import FunctionType
 from typing import Any
 
 import tangrad
 from tangrad.nn import Module, Parameter, Sequential
 from tangrad.plugin import intercepted_modules
 from tangrad.utils import _pytree
+from tangrad_fx._compatibility import compatibility as compatibility
 from tangrad_fx.codegen import PyTreeCodeGen, PyTreeInfo
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule, trace_again_with
@@ -24,9 +26,18 @@ from tangrad_fx.proxy import ParameterProxy, Proxy, TracerBase, scope_of
 
 __all__ = ["PH", "PHBase", "PHWithMeta", "ProxyableClassMeta", "Tracer", "symbolic_trace", "wrap"]
 
+# By these names tracers of other packages, which write `trace` anew, find what theirs is made of.
 _create_wrapped_func = recorded
 _wrapped_methods_to_patch = wrapped_methods
+_autowrap_check, _patch_wrapped_functions = autowrap, patch_wrapped
+_orig_module_call, _orig_module_getattr = Module.__call__, Module.__getattr__
 _depth = 0
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ScriptObject":  # of a package that a tracer can do without
+        return tangrad.ScriptObject
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
 def is_fx_tracing() -> bool:
@@ -205,7 +216,7 @@ class Tracer(TracerBase):
                     if name not in parameter_proxy_cache:
                         more: dict[str, Any] = {}
                         if self.param_shapes_constant:  # tracers of others may not know of it
-                            more["proxy_factory_fn"] = partial(
+                            more["proxy_factory_fn"] = functools.partial(
                                 self._parameter_proxy, name, attr_val
                             )
                         parameter_proxy_cache[name] = self.create_proxy(
@@ -370,7 +381,7 @@ class Tracer(TracerBase):
         self.graph = Graph(tracer_cls=type(self) if _is_importable(type(self)) else None)
         self.tensor_attrs: dict[Any, str] = {}
         _collect_tensors(self.root, [], self.tensor_attrs)
-        if not isinstance(function, types.FunctionType):
+        if not isinstance(function, FunctionType):
             function = _as_function(function)
         function_globals = function.__globals__
         function, args = self.create_args_for_root(
@@ -436,7 +447,7 @@ def _as_function(root: Callable[..., Any]) -> Callable[..., Any]:
     names = ", ".join(p.name for p in parameters)
     namespace: dict[str, Any] = {"root": root}
     exec(f"def traced({names}):\n    return root({names})", namespace)
-    made: types.FunctionType = namespace["traced"]
+    made: FunctionType = namespace["traced"]
     made.__defaults__ = tuple(p.default for p in parameters if p.default is not p.empty)
     return made
 
@@ -445,7 +456,7 @@ def _positional(function: Callable[..., Any], count: int) -> Callable[..., Any]:
     """Return a function that takes the names of `*args` and `**kwargs` as arguments too."""
     code = function.__code__
     flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
-    return types.FunctionType(
+    return FunctionType(
         code.replace(co_flags=flags, co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0),
         function.__globals__,
         function.__name__,

@@ -36,8 +36,13 @@ class Patcher:
         else:
             self._undo.append(lambda: frame.__setitem__(name, before))
 
-    def patch_method(self, cls: type, name: str, new: Callable[..., Any]) -> None:
-        """Replace an attribute of a class."""
+    def patch_method(
+        self, cls: type, name: str, new: Callable[..., Any], deduplicate: bool = True
+    ) -> None:
+        """Replace an attribute of a class; with `deduplicate` not by a second replacement."""
+        new.__fx_already_patched = deduplicate  # type: ignore[attr-defined]
+        if getattr(cls.__dict__.get(name), "__fx_already_patched", False):
+            return
         before = cls.__dict__.get(name, _MISSING)
         setattr(cls, name, new)
         if before is _MISSING:

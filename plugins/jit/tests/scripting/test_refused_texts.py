@@ -295,6 +295,25 @@ def test_overloads_have_an_implementation_and_no_bodies():
         tangrad.jit.script(calls_only_declared)
 
 
+@tangrad.jit._overload
+def shifted(x: tangrad.Tensor, by: None = None) -> tangrad.Tensor: ...
+@tangrad.jit._overload
+def shifted(x: tangrad.Tensor, by: tangrad.Tensor) -> tangrad.Tensor: ...  # noqa: F811
+def shifted(x, by=None):  # noqa: F811
+    if by is None:
+        return x.no_such_method()
+    return x + by
+
+
+def calls_shifted(x: tangrad.Tensor) -> tangrad.Tensor:
+    return shifted(x)
+
+
+def test_an_overload_that_takes_the_arguments_is_not_passed_over_for_its_body():
+    with pytest.raises(RuntimeError, match="no attribute or method 'no_such_method'"):
+        tangrad.jit.script(calls_shifted)
+
+
 def test_a_traced_function_takes_as_many_arguments_as_it_was_traced_with():
     traced = tangrad.jit.trace(lambda x: x + 1, tangrad.zeros(1))
 

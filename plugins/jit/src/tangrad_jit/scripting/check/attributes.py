@@ -12,7 +12,7 @@ from tangrad_jit.scripting.check.builtin_table import METHODS
 from tangrad_jit.scripting.check.builtins import choose_builtin, is_builtin, refusals, to_type
 from tangrad_jit.scripting.check.op_calls import call_op, is_op, variants
 from tangrad_jit.scripting.check.scope import Frame, Scope
-from tangrad_jit.scripting.check.tensor_table import ATTRIBUTES
+from tangrad_jit.scripting.check.tensor_table import ATTRIBUTES, SPARSE_PARTS
 from tangrad_jit.scripting.check.values import Bound, Many, Value
 from tangrad_jit.scripting.source.places import Place, ScriptError, Source, place_of
 from tangrad_jit.scripting.tree.nodes import (
@@ -211,7 +211,7 @@ class Attributes:
             if name == "dtype" and getattr(self.names, "has_codes", False):
                 return Convert(place, kinds.INT, found, "code")
             return found
-        known = hasattr(tangrad.Tensor, name)
+        known = hasattr(tangrad.Tensor, name) or name in SPARSE_PARTS
         if known and (name in ("to", "tolist", "new_tensor") or is_builtin(name) or is_op(name)):
             return Bound(owner, name)
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import cmath
+import contextlib
 import math
 import typing
 import warnings
@@ -549,6 +550,8 @@ def _forms_of_objects() -> dict[int, tuple[Any, Value]]:
             tangrad.manual_seed: Form("manual_seed", _zero_dimensional("manual_seed", kinds.NONE)),
         }
     )
+    with contextlib.suppress(AttributeError, ImportError):  # the package may not be installed
+        named[tangrad.sparse.mm] = NamedBuiltin("_sparse_mm")
     for name in ("_single", "_pair", "_triple", "_quadruple"):
         named[getattr(tangrad.nn.modules.utils, name)] = NamedBuiltin(name)
     for name in dir(cmath):

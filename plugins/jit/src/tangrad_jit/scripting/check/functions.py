@@ -464,7 +464,8 @@ class FunctionValue(Value):
             try:
                 made: Expr = check.call_unit(unit, args, kwargs, place)
             except ScriptError as error:
-                if len(self.units) == 1:
+                # One that takes the arguments and cannot be compiled is not passed over.
+                if len(self.units) == 1 or error.calls:
                     raise
                 refused.append(error)
             else:

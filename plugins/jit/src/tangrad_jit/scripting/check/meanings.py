@@ -205,6 +205,8 @@ def plain_meaning(check: Any, obj: Any, place: Place, name: str, constant: bool)
         return check.constant(obj, place)
     if is_context(obj):
         return ContextClass(obj)
+    if type(obj).__name__ == "Overload":
+        obj = obj.overloadpacket
     if hasattr(obj, "definition") or type(obj).__name__ in ("Packet", "Overridable"):
         return Op(getattr(obj, "__name__", name) or name, getattr(obj, "__wrapped__", obj))
     if type(obj).__name__ == "OpOverloadPacket" and len(obj.overloads()) == 1:

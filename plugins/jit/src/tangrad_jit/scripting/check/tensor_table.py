@@ -5,7 +5,7 @@ from __future__ import annotations
 from tangrad_jit.scripting.types import kinds
 from tangrad_jit.scripting.types.kinds import ListType, Type, optional_of
 
-__all__ = ["ATTRIBUTES", "TENSOR_TABLE"]
+__all__ = ["ATTRIBUTES", "SPARSE_PARTS", "TENSOR_TABLE"]
 
 # As in `builtin_table`.
 TENSOR_TABLE = """
@@ -68,10 +68,30 @@ output_nr(Tensor self) -> int :: _0.output_nr
 !set_(Tensor self, Tensor source, int storage_offset, int[] size, int[] stride=()) -> Tensor \
 :: _0.set_(_1, _2, _3, _4)
 to_dense(Tensor self) -> Tensor :: _0.to_dense()
+to_dense(Tensor self, dtype? dtype) -> Tensor :: _0.to_dense(_1)
 to_sparse(Tensor self) -> Tensor :: _0.to_sparse()
+to_sparse(Tensor self, int sparse_dim) -> Tensor :: _0.to_sparse(_1)
+to_sparse_coo(Tensor self) -> Tensor :: _0.to_sparse_coo()
+to_sparse_csr(Tensor self, int? dense_dim=None) -> Tensor :: _0.to_sparse_csr(_1)
+to_sparse_csc(Tensor self, int? dense_dim=None) -> Tensor :: _0.to_sparse_csc(_1)
+to_sparse_bsr(Tensor self, int[] blocksize, int? dense_dim=None) -> Tensor \
+:: _0.to_sparse_bsr(_1, _2)
+to_sparse_bsc(Tensor self, int[] blocksize, int? dense_dim=None) -> Tensor \
+:: _0.to_sparse_bsc(_1, _2)
+sparse_mask(Tensor self, Tensor mask) -> Tensor :: _0.sparse_mask(_1)
 coalesce(Tensor self) -> Tensor :: _0.coalesce()
+!_coalesced_(Tensor self, bool coalesced) -> Tensor :: _0._coalesced_(_1)
 indices(Tensor self) -> Tensor :: _0.indices()
 values(Tensor self) -> Tensor :: _0.values()
+crow_indices(Tensor self) -> Tensor :: _0.crow_indices()
+col_indices(Tensor self) -> Tensor :: _0.col_indices()
+ccol_indices(Tensor self) -> Tensor :: _0.ccol_indices()
+row_indices(Tensor self) -> Tensor :: _0.row_indices()
+_indices(Tensor self) -> Tensor :: _0._indices()
+_values(Tensor self) -> Tensor :: _0._values()
+_nnz(Tensor self) -> int :: _0._nnz()
+_sparse_mm(Tensor sparse, Tensor dense) -> Tensor :: rt_sparse_mm(_0, _1, 'sum')
+_sparse_mm(Tensor sparse, Tensor dense, str reduce) -> Tensor :: rt_sparse_mm(_0, _1, _2)
 dequantize(Tensor self) -> Tensor :: _0.dequantize()
 int_repr(Tensor self) -> Tensor :: _0.int_repr()
 q_scale(Tensor self) -> float :: _0.q_scale()
@@ -87,6 +107,9 @@ bool? retain_graph=None, bool create_graph=False, bool allow_unused=False) -> Te
 :: rt_grad(_0, _1, _2, _3, _4, _5)
 pin_memory(Tensor self) -> Tensor :: _0.pin_memory()
 """
+
+# Methods of sparse tensors alone, which the class of tensors does not name.
+SPARSE_PARTS = frozenset({"_coalesced_", "_indices", "_nnz", "_values"})
 
 _BOOLEANS = (
     "requires_grad retains_grad is_cuda is_cpu is_meta is_sparse is_sparse_csr is_quantized "

@@ -313,6 +313,11 @@ def rt_grad(outputs: Any, inputs: Any, given: Any, retain: Any, create: Any, unu
     return list(found)
 
 
+def rt_sparse_mm(sparse: Any, dense: Any, reduce: str) -> Any:
+    """Return the product of a sparse matrix and another."""
+    return tangrad.sparse.mm(sparse, dense, reduce)
+
+
 def rt_backward(tensors: Any, given: Any, retain: Any, create: Any) -> None:
     """Add the gradients of tensors to those of leaves."""
     tangrad.autograd.backward(tensors, given, retain_graph=retain, create_graph=create)
