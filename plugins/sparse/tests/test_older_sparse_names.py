@@ -42,3 +42,43 @@ def test_other_arguments_are_refused() -> None:
         tangrad.sparse.FloatTensor("a")
     with pytest.raises(TypeError, match="got 1 arguments"):
         tangrad.sparse.FloatTensor(tangrad.ones(1))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
+def test_new_makes_tensors_of_the_dtype_and_layout():
+    def program(f):
+        x = f.sparse_coo_tensor([[0, 2]], f.ones(2, dtype=f.float64), (3,))
+        made = [x.new(x._indices(), x._values() * 2, x.size()), x.new(x._indices(), x._values())]
+        made += [x.new(2, 3), x.new(f.Size([2, 3])), x.new()]
+        return [(str(m.layout)[-3:], str(m.dtype)[-7:], m.to_dense().tolist()) for m in made]
+
+    assert program(tangrad) == program(torch)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
+def test_optimizers_that_need_dense_gradients_refuse_sparse_ones():
+    names = "Adam AdamW Adamax NAdam RAdam RMSprop Rprop ASGD Adadelta Adafactor Muon".split()
+    for name in names:
+        told = []
+        for f in (torch, tangrad):
+            parameter = f.nn.Parameter(f.ones(3, 2))
+            parameter.grad = f.sparse_coo_tensor([[0, 2]], f.ones(2, 2), (3, 2))
+            with pytest.raises(RuntimeError) as caught:
+                getattr(f.optim, name)([parameter]).step()
+            told.append(str(caught.value))
+            assert parameter.detach().tolist() == [[1, 1], [1, 1], [1, 1]]
+        assert told[0] == told[1]
+
+
+@pytest.mark.filterwarnings("ignore:'addc", "ignore:Sparse:UserWarning")
+def test_adagrad_steps_along_sparse_gradients():
+    def program(f):
+        parameter = f.nn.Parameter(f.arange(6.0).reshape(3, 2))
+        optimizer = f.optim.Adagrad([parameter], lr=0.1, lr_decay=0.01)
+        for k in range(3):
+            values = f.arange(6.0).reshape(3, 2) - k
+            parameter.grad = f.sparse_coo_tensor([[0, 2, 2]], values, (3, 2))
+            optimizer.step()
+        return parameter.detach().flatten().tolist()
+
+    assert program(tangrad) == pytest.approx(program(torch), rel=1e-6)

@@ -346,8 +346,11 @@ def _require_tensor(method: str, argument: str, value: Any) -> None:
 
 def new(self: Any, *args: Any, device: Any = None, size: Any = None) -> Any:
     """Build a tensor as `FloatTensor(...)` does, of this dtype, class and device (old programs)."""
+    from tangrad.tensor.layouts import of_layout
     from tangrad.tensor.legacy import new
 
+    if (method := of_layout(self, "new")) is not None:
+        return method(self, *args, device=device, size=size)
     return new(self, *args, device=device, size=size)
 
 

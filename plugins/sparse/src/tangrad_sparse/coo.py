@@ -242,7 +242,15 @@ def to_dense(t: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> A
     return made if dtype is None else made.to(dtype)
 
 
+def _new(t: Any, *args: Any, device: Any = None, size: Any = None) -> Any:
+    from tangrad_sparse.legacy import made
+
+    device = t.device if device is None else device
+    return made("Tensor.new", t.dtype, args if size is None else (size,), device)
+
+
 Coo.methods = {
+    "new": _new,
     "is_sparse": True,
     "to_dense": to_dense,
     "coalesce": coalesce,

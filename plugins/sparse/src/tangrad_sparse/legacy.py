@@ -19,6 +19,27 @@ _DTYPES = {
 }
 
 
+def made(name: str, dtype: Any, args: tuple[Any, ...], device: Any) -> Any:
+    """Make a sparse tensor of indices, values and perhaps a size, or an empty one of a size.
+
+    Raises:
+        TypeError: the arguments are something else.
+    """
+    if args and isinstance(args[0], tangrad.Tensor):
+        if len(args) not in (2, 3):
+            raise TypeError(
+                f"{name}: expected indices, values and a size, got {len(args)} arguments"
+            )
+        return tangrad.sparse_coo_tensor(*args, dtype=dtype, device=device)
+    size = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+    if not all(isinstance(n, int) for n in size):
+        raise TypeError(f"{name}: expected indices and values, or a size")
+    size = tuple(size) or (0,)
+    indices = tangrad.empty((len(size), 0), dtype=tangrad.int64, device=device)
+    values = tangrad.empty(0, dtype=dtype, device=device)
+    return tangrad.sparse_coo_tensor(indices, values, size)
+
+
 class _SparseType(type):
     """The type of `sparse.FloatTensor` and its like, whose instances are tensors of one dtype."""
 
@@ -35,19 +56,7 @@ class _SparseType(type):
         Raises:
             TypeError: the arguments are something else.
         """
-        if args and isinstance(args[0], tangrad.Tensor):
-            if len(args) not in (2, 3):
-                raise TypeError(
-                    f"sparse.{cls.__name__}: expected indices, values and a size, got {len(args)} "
-                    "arguments"
-                )
-            return tangrad.sparse_coo_tensor(*args, dtype=cls.dtype, device=device)
-        size = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
-        if not all(isinstance(n, int) for n in size):
-            raise TypeError(f"sparse.{cls.__name__}: expected indices and values, or a size")
-        indices = tangrad.empty((len(size), 0), dtype=tangrad.int64, device=device)
-        values = tangrad.empty(0, dtype=cls.dtype, device=device)
-        return tangrad.sparse_coo_tensor(indices, values, size or (0,))
+        return made(f"sparse.{cls.__name__}", cls.dtype, args, device)
 
 
 TYPES = {

@@ -33,6 +33,8 @@ class Adagrad(ElementwiseOptimizer):
         ValueError: if a number lies outside its range.
     """
 
+    _takes_sparse = True
+
     def __init__(
         self,
         params: Any,

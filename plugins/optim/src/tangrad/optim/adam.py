@@ -136,6 +136,10 @@ class Adam(Optimizer):
     def _step_group(self, group: dict[str, Any]) -> None:
         amsgrad = group["amsgrad"]
         params, grads = _with_grads(group["params"])
+        if any(grad.layout is not tangrad.strided for grad in grads):
+            raise RuntimeError(
+                "Adam does not support sparse gradients, please consider SparseAdam instead"
+            )
         beta1, beta2 = group["betas"]
         with tangrad.set_grad_enabled(group["differentiable"]):
             states = [self._state_of(parameter, amsgrad) for parameter in params]

@@ -53,6 +53,8 @@ class ElementwiseOptimizer(Optimizer):
     _absent: ClassVar[dict[str, Any]] = _ABSENT
     # Whether the number of steps, as PyTorch keeps it, is a tensor.
     _counts_in_tensors = True
+    # Whether it steps along the gradients of sparse tensors.
+    _takes_sparse = False
 
     def __init__(
         self, params: Any, defaults: dict[str, Any], ranges: list[tuple[bool, str]]
@@ -90,8 +92,13 @@ class ElementwiseOptimizer(Optimizer):
         for group in self.param_groups:
             with tangrad.set_grad_enabled(group.get("differentiable", False)):
                 for parameter in group["params"]:
-                    if parameter.grad is not None:
-                        self._step_parameter(parameter, group)
+                    grad = parameter.grad
+                    if grad is None:
+                        continue
+                    if grad.layout is not tangrad.strided and not self._takes_sparse:
+                        name = type(self).__name__
+                        raise RuntimeError(f"{name} does not support sparse gradients")
+                    self._step_parameter(parameter, group)
         return loss
 
     def _step_parameter(self, parameter: Any, group: dict[str, Any]) -> None:

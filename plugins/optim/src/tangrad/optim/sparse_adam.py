@@ -32,6 +32,8 @@ class SparseAdam(ElementwiseOptimizer):
     _absent: ClassVar[dict[str, Any]] = {"maximize": False}
     _counts_in_tensors = False
 
+    _takes_sparse = True
+
     def __init__(
         self,
         params: Any,
