@@ -117,13 +117,27 @@ def test_what_passed_and_fails_is_told() -> None:
     assert part("causes").broken(before, now) == ["f.py::a: value E 1 != 2"]
 
 
-def test_the_page_counts_by_file_and_cause() -> None:
+def report_of(file: str, **run: str) -> dict[str, Any]:
     tests = {"a": {"cause": ""}, "b": {"cause": "value"}, "c": {"cause": "private"}}
-    report = {"commit": "abc", "date": "2000-01-01", "torch": "2.13.0", "files": {"f.py": tests}}
-    page = part("page").page(report)
-    assert "| `f.py` | 3 | 1 | 33.3 | 50.0 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |" in page
-    assert "Commit abc, 2000-01-01, PyTorch 2.13.0." in page
-    assert max(map(len, page.splitlines())) < 140
+    return {"torch": "2.13.0", "files": {file: tests}, "runs": {file: run}}
+
+
+def test_the_page_counts_by_file_and_cause() -> None:
+    page = part("page").page(report_of("f.py", commit="abc", date="2000-01-01"))
+    counts = "| 3 | 1 | 33.3 | 50.0 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |"
+    assert f"| `f.py` {counts} abc | 2000-01-01 |" in page
+    assert "PyTorch 2.13.0." in page
+    assert max(map(len, page.splitlines())) < 160
+
+
+def test_the_page_keeps_rows_of_files_that_did_not_run() -> None:
+    make = part("page").page
+    first = make(report_of("f.py", commit="abc", date="2000-01-01"))
+    both = make(report_of("g.py", commit="def", date="2000-01-02"), before=first)
+    row = next(line for line in first.splitlines() if "`f.py`" in line)
+    assert row in both and "def | 2000-01-02 |" in both and "| all | 6 | 2 |" in both
+    again = make(report_of("f.py", commit="ghi", date="2000-01-03"), before=both)
+    assert "abc" not in again and "ghi | 2000-01-03 |" in again and "| all | 6 | 2 |" in again
 
 
 def test_a_file_runs_on_both_and_goes_on_after_a_crash(tmp_path: Path) -> None:

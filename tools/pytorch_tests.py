@@ -118,9 +118,9 @@ def report(runner: Runner, options: argparse.Namespace, files: list[str]) -> dic
         ["git", "describe", "--always", "--dirty", "--exclude", "*"], cwd=ROOT,
         capture_output=True, text=True, check=True,
     ).stdout.strip()  # fmt: skip
+    run_of = {"commit": commit, "date": f"{datetime.now(UTC):%Y-%m-%d}"}
     return {
-        "commit": commit,
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "runs": dict.fromkeys(files, run_of),
         "torch": importlib.metadata.version("torch").partition("+")[0],
         "files": {
             file: {
@@ -189,7 +189,8 @@ def main() -> int:
     worse = broken(before, made)
     print(f"passed before and fail: {len(worse)}", *worse[: options.show], sep="\n  ")
     # What did not run this time keeps its place in the report.
-    merged = {**made, "files": {**before["files"], **made["files"]}}
+    kept = {key: {**before.get(key, {}), **made[key]} for key in ("files", "runs")}
+    merged = {**made, **kept}
     if options.only:
         merged["files"] = {
             file: {**before["files"].get(file, {}), **tests}
@@ -199,7 +200,8 @@ def main() -> int:
     spare.write_text(json.dumps(merged), "utf-8")
     os.replace(spare, place)
     if options.page:
-        place_of_page.write_text(page(merged, options.group), "utf-8")
+        text = place_of_page.read_text("utf-8") if place_of_page.exists() else ""
+        place_of_page.write_text(page(merged, options.group, text), "utf-8")
     return 2 if not ran else 1 if worse else 0
 
 

@@ -211,6 +211,7 @@ ATTRIBUTES: dict[str, Any] = {
     "torch._logging.scribe.open_source_signpost": _constant(None),
     "torch._native.dsl_registry.dsl_registry.is_dsl_available": _constant(False),
     "torch._ops.HigherOrderOperator": _HigherOrderOperator,
+    "torch._subclasses.CrossRefFakeMode": type("CrossRefFakeMode", (), {}),
     "torch._utils.is_compiling": _constant(False),
     "torch._vmap_internals._vmap": _vmap,
     "torch._jit_internal._disable_emit_hooks": _nothing,

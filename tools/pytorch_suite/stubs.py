@@ -53,7 +53,8 @@ _functorch _subclasses _guards _library _vmap_internals _ops _utils_internal
 
 # PyTorch's definitions of ops by others, for which the stand-in has the ops themselves.
 DEFINITIONS = [
-    f"torch._refs{place}" for place in ("", ".fft", ".linalg", ".nn.functional", ".special")
+    f"torch._refs{place}"
+    for place in ("", "._conversions", ".fft", ".linalg", ".nn.functional", ".special")
 ]
 
 _imports = 0  # files that are being imported
@@ -172,6 +173,8 @@ class _HelperLoader(SourceFileLoader):
         with importing():
             provide(self.path)
             super().exec_module(module)
+        names = getattr(module, "MODULE_CLASS_NAMES", {})
+        names.update({cls: name.removeprefix("tangrad.") for cls, name in names.items()})
 
 
 def _below(name: str, trees: tuple[str, ...]) -> bool:
@@ -275,6 +278,27 @@ def _answer(module: ModuleType, name: str, known: Callable[[str], bool]) -> None
     module.__getattr__ = answer  # type: ignore[method-assign]
 
 
+def _public_names(source: str, place: str) -> list[str]:
+    """Return what `__all__` lists in the file of a module of an installed PyTorch."""
+    file = os.path.join(source, *place.split(".")[1:])
+    file = f"{file}.py" if os.path.exists(f"{file}.py") else os.path.join(file, "__init__.py")
+    with open(file, encoding="utf-8") as stream:
+        body = ast.parse(stream.read()).body
+    assigned = (node for node in body if isinstance(node, ast.Assign))
+    listed = (n.value for n in assigned if getattr(n.targets[0], "id", "") == "__all__")
+    return list(ast.literal_eval(next(listed)))
+
+
+def _load_library(load: Callable[[Any], None], source: str) -> Callable[[Any], None]:
+    """Return what loads a library of ops, but leaves PyTorch's own alone."""
+
+    def load_library(path: Any) -> None:
+        if not os.fspath(path).startswith(source):
+            load(path)
+
+    return load_library
+
+
 def install(source: str, names: dict[str, list[str]]) -> None:
     """Put the helpers and the stubs before the finder of the stand-in.
 
@@ -318,7 +342,10 @@ def install(source: str, names: dict[str, list[str]]) -> None:
             _answer(importlib.import_module(name), name, set(known).__contains__)
     _answer(importlib.import_module("tangrad.ops.aten"), "torch.ops.aten", lambda name: True)
     for place in DEFINITIONS:
-        _answer(importlib.import_module(place), place, lambda name: True)
+        definitions = importlib.import_module(place)
+        definitions.__all__ = _public_names(source, place)  # type: ignore[attr-defined]
+        _answer(definitions, place, lambda name: True)
+    torch.ops.load_library = _load_library(torch.ops.load_library, source)  # type: ignore[assignment]
     for name in GRAFTED[1:4]:
         importlib.import_module(name)  # helpers reach them as attributes of torch.testing
     for name in LOADED:
