@@ -156,16 +156,15 @@ def resize_as_(
 
 
 def typename(obj: Any) -> str:
-    """Return the type's name: of tensors as "tangrad.FloatTensor", of others with their module."""
+    """Return the name of a class, a function or the type of anything else, with its module.
+
+    That of a tensor is "tangrad.FloatTensor" or its like.
+    """
     if isinstance(obj, _C.Tensor):
         return obj.type()
-    kind = obj if isinstance(obj, type) else type(obj)
-    module = getattr(kind, "__module__", "") or ""
-    return (
-        kind.__qualname__
-        if module in ("", "builtins", "__builtin__")
-        else f"{module}.{kind.__qualname__}"
-    )
+    named = obj if hasattr(obj, "__qualname__") else type(obj)
+    module, name = getattr(named, "__module__", "") or "", str(named.__qualname__)
+    return name if module in ("", "builtins", "__builtin__") else f"{module}.{name}"
 
 
 def broadcast_shapes(*shapes: Sequence[int] | int) -> Size:

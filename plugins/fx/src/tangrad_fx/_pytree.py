@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
@@ -58,7 +59,7 @@ def tree_flatten_spec(pytree: Any, spec: Any, exact_structural_match: bool = Fal
 
 
 def _as_list(value: Any, spec: Any) -> list[Any]:
-    return list(value)[: spec.num_children]
+    return [value[k] for k in range(spec.num_children)]  # a proxy can be indexed, not iterated
 
 
 def _as_dict(value: dict[Any, Any], spec: Any) -> list[Any]:
@@ -72,3 +73,4 @@ def _same_length(value: Any, spec: Any) -> bool:
 register_pytree_flatten_spec(dict, _as_dict, lambda value, spec: set(value) == set(spec.context))
 register_pytree_flatten_spec(list, _as_list, _same_length)
 register_pytree_flatten_spec(tuple, _as_list, _same_length)
+register_pytree_flatten_spec(namedtuple, _as_list, _same_length)  # type: ignore[arg-type]

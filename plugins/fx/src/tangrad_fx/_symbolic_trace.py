@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import functools
 import inspect
 import math
@@ -121,6 +122,15 @@ class Tracer(TracerBase):
 
     _qualname_counter: dict[str, int]
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tracer:
+        """Return a copy; the modules that it looks into for functions stay the same."""
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        for key, value in self.__dict__.items():
+            kept = copy.copy if key == "_autowrap_search" else partial(copy.deepcopy, memo=memo)
+            made.__dict__[key] = kept(value)
+        return made
+
     def get_fresh_qualname(self, prefix: str) -> str:
         """Return a name of an attribute that the traced module does not have yet."""
         counts = self.__dict__.setdefault("_qualname_counter", collections.Counter())
@@ -202,6 +212,8 @@ class Tracer(TracerBase):
             args, kwargs: its arguments.
         """
         path = self.path_of_module(m)
+        if type(m).__module__.partition(".")[0] == "tangrad_jit":  # a script is called as a whole
+            return self.create_proxy("call_method", "forward", (m, *args), kwargs)
         with scope_of(self, path, type(m)):
             if self.is_leaf_module(m, path):
                 return self.create_proxy("call_module", path, args, kwargs)
@@ -317,7 +329,8 @@ class Tracer(TracerBase):
             proxy = self.create_proxy("placeholder", f"{name}_{count}", default, {})
             if isinstance(x, PHBase):
                 for key, kept in vars(x).items():
-                    setattr(proxy.node, key, kept)
+                    if not hasattr(proxy.node, key):  # such as a tag that the tracer gave it
+                        setattr(proxy.node, key, kept)
                 return proxy
             if type(x) in (bool, int, float, str):
                 tangrad._assert(
@@ -384,6 +397,9 @@ class Tracer(TracerBase):
         if not isinstance(function, FunctionType):
             function = _as_function(function)
         function_globals = function.__globals__
+        code = function.__code__
+        fields = ("co_name", "co_filename", "co_firstlineno")
+        self.graph._co_fields = {field: getattr(code, field) for field in fields}
         function, args = self.create_args_for_root(
             function, isinstance(root, Module), concrete_args
         )

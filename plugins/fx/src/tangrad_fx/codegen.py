@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import enum
 import json
 import keyword
 import re
@@ -175,6 +176,8 @@ class PyTreeCodeGen(CodeGen):
         head = super().gen_fn_def(names, maybe_return_annotation)
         if not free_vars:
             return head
+        if has_self:  # the module is among the arguments that the spec is of
+            names, free_vars = ["self", *names], ["self", *free_vars]
         plain = [v.split(":")[0].split("=")[0].strip() for v in free_vars]
         return (
             f"{head}\n    {', '.join(plain)}, = "
@@ -208,6 +211,8 @@ def _text(argument: Any, name: Callable[[Any], str]) -> str:
         return f"slice({parts})"
     if isinstance(argument, Node):
         return repr(argument)
+    if isinstance(argument, enum.Enum):
+        return f"{name(type(argument))}.{argument.name}"
     if isinstance(argument, type) or (callable(argument) and hasattr(argument, "__name__")):
         return name(argument)
     if isinstance(argument, (tangrad.dtype, tangrad.layout, tangrad.memory_format)):

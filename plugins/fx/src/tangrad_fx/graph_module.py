@@ -13,11 +13,11 @@ from typing import Any
 
 import tangrad
 from tangrad.nn import Module, Parameter
-from tangrad.utils import _pytree
 from tangrad_fx.codegen import PyTreeCodeGen
 from tangrad_fx.graph import Graph
 from tangrad_fx.naming import ROOT, custom_builtins, qualified_name, type_repr
 from tangrad_fx.node import Node
+from tangrad_fx.patching import wrapped_functions
 
 __all__ = ["GraphModule", "reduce_graph_module"]
 
@@ -30,6 +30,8 @@ _default_tracer: Any = None
 def _exec_with_source(src: str, globals: dict[str, Any], co_fields: Any = None) -> None:
     """Run source so that tracebacks show its lines."""
     key = f"<eval_with_key>.{next(_numbers)}"
+    if co_fields:
+        key += " from {co_filename}:{co_firstlineno} in {co_name}".format(**co_fields)
     linecache.cache[key] = (len(src), None, src.splitlines(keepends=True), key)
     exec(compile(src, key, "exec"), globals)
 
@@ -102,12 +104,6 @@ def _deserialize_graph_module(
 
     graph = KeepModules(**(body.get("_tracer_extras") or {})).trace(shell)
     graph._tracer_cls = tracer_cls
-    codegen = body.get("_graphmodule_codegen")
-    if codegen is not None:
-        output = graph.output_node()
-        # The code that was traced nests its results, and that of the graph will again.
-        output.args = (tuple(_pytree.tree_leaves(output.args[0])),)
-        graph.set_codegen(codegen)
     made = (graph_module_cls or GraphModule)(shell, graph, class_name=name)
     for key, value in body.items():
         if not hasattr(made, key):
@@ -293,7 +289,13 @@ class GraphModule(Module):
         python_code = self._graph.python_code(root_module="self")
         self._code = python_code.src
         self._lineno_map = python_code.lineno_map
-        type(self).forward = _forward_from_src(python_code.src, python_code.globals)  # type: ignore[method-assign]
+        fields = self._graph._co_fields
+        forward = _forward_from_src(python_code.src, python_code.globals, fields)
+        type(self).forward = forward  # type: ignore[method-assign]
+        # A trace of the code keeps calls of wrapped functions, as that of the program did.
+        calls = [n.target for n in self._graph.nodes if n.meta.get("is_wrapped")]
+        for name in [n for n, o in python_code.globals.items() if any(o is t for t in calls)]:
+            wrapped_functions[id(forward.__globals__), name] = forward.__globals__  # type: ignore[attr-defined]
         return python_code
 
     def _recompile_submodules(self) -> list[Any]:
@@ -345,10 +347,8 @@ class GraphModule(Module):
 
     def _state_for_copy(self) -> dict[str, Any]:
         state = dict(self.__dict__)
-        graph = state.pop("_graph")
+        del state["_graph"]
         state["_graphmodule_cls_name"] = type(self).__name__
-        if isinstance(graph._codegen, PyTreeCodeGen):
-            state["_graphmodule_codegen"] = graph._codegen
         return state
 
     def __reduce__(self) -> Any:

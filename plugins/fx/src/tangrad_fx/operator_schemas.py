@@ -29,10 +29,10 @@ class ArgsKwargsPair(NamedTuple):
 def _signatures(target: Any) -> list[inspect.Signature]:
     """Return the signatures of a function; of an op with overloads one for each."""
     overloads = getattr(target, "overloads", None)
-    if overloads:
+    if overloads and isinstance(overloads, (list, tuple)):
         return [s for one in overloads for s in _signatures(one)]
     definition = getattr(target, "definition", None)
-    if definition is not None:
+    if hasattr(definition, "schema"):
         parameters = [
             inspect.Parameter(
                 p.name,
@@ -43,11 +43,24 @@ def _signatures(target: Any) -> list[inspect.Signature]:
             )
             for p in definition.schema.params
         ]
-        return [inspect.Signature(parameters)]
+        return [inspect.Signature(_with_defaults(parameters))]
     try:
         return [inspect.signature(target)]
     except (TypeError, ValueError):
         return []
+
+
+def _with_defaults(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    """Return parameters of which those behind an optional one are optional too: None if left out.
+
+    Ops with several forms have such an order: `clamp(x, max=1)`.
+    """
+    seen, found = False, []
+    for p in parameters:
+        seen = seen or p.default is not p.empty
+        lacks = seen and p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
+        found.append(p.replace(default=None) if lacks else p)
+    return found
 
 
 def get_signature_for_torch_op(op: Callable[..., Any], return_schemas: bool = False) -> Any:
@@ -130,9 +143,11 @@ def check_for_mutable_operation(
     Raises:
         RuntimeError: it does.
     """
-    if getattr(target, "functional", None) is not None or "out" in kwargs:
+    writes_out = kwargs.get("out") is not None
+    if getattr(target, "functional", None) is not None or writes_out:
+        name = f"aten::{getattr(target, 'name', target)}{'.out' if writes_out else ''}"
         raise RuntimeError(
-            f"Tried to trace mutable operation {target}. FX only supports functional code, so "
+            f"Tried to trace mutable operation {name}. FX only supports functional code, so "
             "operations that mutate operands in-place (e.g. via `out` arguments) are not supported"
         )
 

@@ -11,10 +11,11 @@ from typing import Any
 from tangrad.utils import _pytree
 from tangrad_fx.proxy import Proxy
 
-# {(id of a module's globals, name): the globals}; {(class, name): None} of methods.
+# {(id of a module's globals, name): the globals}; (class, name) of methods.
 wrapped_functions: dict[tuple[int, str], dict[str, Any]] = {}
-wrapped_methods: dict[tuple[type, str], None] = {}
+wrapped_methods: list[tuple[type, str]] = []
 _MISSING = object()
+PATCHED = "__fx_already_patched"
 
 
 class Patcher:
@@ -29,7 +30,7 @@ class Patcher:
         before = frame.get(name, _MISSING)
         if before is _MISSING and not hasattr(builtins, name):
             return
-        new.__fx_already_patched = True  # type: ignore[attr-defined]
+        setattr(new, PATCHED, True)
         frame[name] = new
         if before is _MISSING:
             self._undo.append(lambda: frame.pop(name, None))
@@ -67,10 +68,12 @@ class Patcher:
 
 
 def find_proxy(*trees: Any) -> Proxy | None:
-    """Return a proxy in nested arguments, or None."""
+    """Return a proxy in nested arguments, those of slices too, or None."""
     for leaf in _pytree.tree_leaves(trees):
-        if isinstance(leaf, Proxy):
-            return leaf
+        ends = (leaf.start, leaf.stop, leaf.step) if isinstance(leaf, slice) else (leaf,)
+        for end in ends:
+            if isinstance(end, Proxy):
+                return end
     return None
 
 
@@ -107,7 +110,7 @@ def patch_wrapped(patcher: Patcher) -> None:
     """Replace all functions and methods that programs gave to `wrap`."""
     for (_, name), frame in list(wrapped_functions.items()):
         original = frame.get(name, getattr(builtins, name, None))
-        if original is not None and not getattr(original, "__fx_already_patched", False):
+        if original is not None and not getattr(original, PATCHED, False):
             patcher.patch(frame, name, recorded(original))
     for cls, name in list(wrapped_methods):
         patcher.patch_method(cls, name, recorded_method(cls, name))

@@ -7,6 +7,7 @@ import collections
 import copy
 import dataclasses
 import dis
+import enum
 import inspect
 import operator
 import traceback
@@ -19,6 +20,7 @@ import tangrad
 from tangrad_fx.codegen import MAGIC_METHODS
 from tangrad_fx.graph import Graph
 from tangrad_fx.node import Argument, Node, Target, base_types, map_aggregate
+from tangrad_fx.operator_schemas import check_for_mutable_operation
 
 __all__ = [
     "Attribute",
@@ -92,7 +94,13 @@ class TracerBase:
         name: str | None = None,
         type_expr: Any | None = None,
     ) -> Node:
-        """Add a node to the graph."""
+        """Add a node to the graph.
+
+        Raises:
+            RuntimeError: it writes its arguments, and the tracer checks that none does.
+        """
+        if self.check_mutable_operations and kind == "call_function" and callable(target):
+            check_for_mutable_operation(target, args, kwargs)
         node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
         self.node_name_to_scope[node.name] = (self.scope.module_path, self.scope.module_type)
         if self.module_stack:
@@ -156,7 +164,12 @@ class TracerBase:
         if dataclasses.is_dataclass(a) and not isinstance(a, type):
             keywords = {f.name: self.create_arg(getattr(a, f.name)) for f in dataclasses.fields(a)}
             return self.create_node("call_function", type(a), (), keywords)
-        if isinstance(a, base_types) or a is None or a is ... or hasattr(a, "_schema"):
+        if (
+            isinstance(a, (*base_types, enum.Enum))
+            or a is None
+            or a is ...
+            or hasattr(a, "_schema")
+        ):
             return a
         if isinstance(a, (tangrad.SymInt, tangrad.SymFloat, tangrad.SymBool)):
             return a
