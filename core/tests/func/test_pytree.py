@@ -215,3 +215,8 @@ def test_named_results_are_known_as_the_interpreters_sequences_of_fields(name):
     kind = type(found)
     assert kind.__match_args__ == ("values", "indices")
     assert (kind.n_fields, kind.n_sequence_fields, kind.n_unnamed_fields) == (2, 2, 0)
+
+
+def test_leaves_of_a_call_are_those_of_all_its_arguments():
+    leaves = importlib.import_module("tangrad.utils._pytree").arg_tree_leaves
+    assert leaves(1, [2, {"a": 3}], b=4) == [1, 2, 3, 4]

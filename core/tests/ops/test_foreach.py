@@ -84,3 +84,14 @@ def test_gradients_pass(agree):
         return x.grad
 
     agree(gradient)
+
+
+@pytest.mark.parametrize(
+    ("name", "second"),
+    [("_foreach_mul", [1.0]), ("_foreach_mul_", []), ("_foreach_pow", [2.0]), ("_foreach_add", [])],
+)
+def test_numbers_are_as_many_as_tensors(name, second):
+    torch = pytest.importorskip("torch")
+    for t in (tangrad, torch):
+        with pytest.raises(RuntimeError, match="must have same number of elements as scalar list"):
+            getattr(t, name)([t.ones(1), t.ones(1)], second)

@@ -7,6 +7,8 @@ import tangrad
 
 REFUSED = {
     "an imaginary number in a real tensor": lambda t: t.ones(2).fill_(1j),
+    "an imaginary number in a single half": lambda t: t.scalar_tensor(1 + 1j, dtype=t.float16),
+    "an imaginary number as an element": lambda t: t.zeros(2).bfloat16().__setitem__(0, 1j),
     "an imaginary number at some indices": lambda t: t.ones(2).index_fill(0, t.tensor([0]), 1j),
     "imaginary points of a real line": lambda t: t.linspace(0, 1j, 5, dtype=t.float32),
     "random numbers beyond an unsigned dtype": lambda t: t.empty(2, dtype=t.uint16).random_(

@@ -19,6 +19,13 @@ def test_fake_tensors_tell_shapes_and_remember_their_device():
     assert "size=(2, 4)" in repr(y)
 
 
+def test_a_mode_makes_fake_tensors_by_their_class():
+    mode = FakeTensorMode()
+    made = FakeTensor.from_tensor(tangrad.ones(2, 3), mode)
+    assert made.fake_mode is mode
+    assert tuple(made.shape) == (2, 3)
+
+
 def test_fake_tensors_do_not_mix_with_data_unasked():
     x = FakeTensorMode().from_tensor(tangrad.ones(2))
     with pytest.raises(AssertionError, match="allow_non_fake_inputs"):

@@ -81,12 +81,22 @@ def _length(name: str, self: Any, operands: list[Any]) -> int:
     lengths = [len(x) for x in (self, *operands) if isinstance(x, (list, tuple))]
     if not lengths or not lengths[0]:
         raise RuntimeError(f"{name}: Tensor list must have at least one tensor.")
+    last = operands[-1] if operands else None
+    if len(set(lengths)) > 1 and isinstance(last, (list, tuple)) and not _holds_tensors(last):
+        raise RuntimeError(
+            f"{name}: Tensor list must have same number of elements as scalar list, got "
+            f"{lengths[0]} and {len(last)}"
+        )
     if len(set(lengths)) > 1:
         raise RuntimeError(
             f"{name}: Tensor lists must have the same number of tensors, got {lengths[0]} and "
             f"{next(n for n in lengths if n != lengths[0])}"
         )
     return lengths[0]
+
+
+def _holds_tensors(values: Any) -> bool:
+    return bool(values) and isinstance(values[0], tangrad.Tensor)
 
 
 def _at(value: Any, place: int) -> Any:

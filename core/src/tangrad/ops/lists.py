@@ -90,6 +90,11 @@ def _mul_by_each(self: Any, other: Any) -> None:
 def _check_as_many(name: str, self: Any, other: Any) -> None:
     if not isinstance(other, (list, tuple)):
         raise TypeError(f"{name}: expected a number, a tensor, or a list of either, not {other!r}")
+    if self and not (other and isinstance(other[0], tangrad.Tensor)) and len(self) != len(other):
+        raise RuntimeError(
+            f"{name}: Tensor list must have same number of elements as scalar list, got "
+            f"{len(self)} and {len(other)}"
+        )
     if len(self) != len(other):
         raise RuntimeError(
             f"{name}: Tensor lists must have the same number of tensors, got {len(self)} and "

@@ -12,6 +12,7 @@ __all__ = [
     "MappingKey",
     "SequenceKey",
     "TreeSpec",
+    "arg_tree_leaves",
     "is_namedtuple",
     "is_namedtuple_class",
     "is_namedtuple_instance",
@@ -449,6 +450,11 @@ def _unflatten(leaves: Any, spec: TreeSpec) -> Any:
 def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
     """Return the leaves in order."""
     return tree_flatten(tree, is_leaf)[0]
+
+
+def arg_tree_leaves(*args: Any, **kwargs: Any) -> list[Any]:
+    """Return the leaves of the arguments of a call, in order."""
+    return tree_leaves((args, kwargs))
 
 
 def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeSpec:

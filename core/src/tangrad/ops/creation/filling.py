@@ -15,7 +15,8 @@ from tangrad.tensor.ranges import require_fit
 def _check_fill(self: Any, value: Any) -> None:
     shape = getattr(value, "shape", ())
     # PyTorch lets a single half overflow, which assignment to elements relies on.
-    if self.ndim or not (self.dtype.is_floating_point and self.dtype.itemsize == 2):
+    single = not self.ndim and self.dtype.is_floating_point and self.dtype.itemsize == 2
+    if not single or (isinstance(value, complex) and value.imag):
         require_fit(value, self.dtype, "fill_")
     if len(shape):
         raise RuntimeError(
@@ -47,6 +48,7 @@ fill_ = op(
         (s(s.integers(0, 3, 2), math.nan), RuntimeError, "without overflow"),
         (s(s.tensor(2, dtype="float32"), 1e300), RuntimeError, "without overflow"),
         (s(s.tensor(2, dtype="float16"), 70000), RuntimeError, "without overflow"),
+        (s(s.tensor(dtype="float16"), 1j), RuntimeError, "without overflow"),
     ],
     doc="Overwrite every element by one value.",
 )

@@ -233,7 +233,7 @@ def promoted(name: str, x: Any, to_complex: bool = False) -> Any:
 
 def require_real(name: str, x: Any) -> None:
     if x.dtype.is_complex:
-        raise RuntimeError(f"{name} expects a real input tensor, but got {x.dtype}")
+        raise RuntimeError(f"{name} expects a real-valued input tensor, but got {x.dtype}")
 
 
 def dimension_of(x: Any, dim: int) -> int:

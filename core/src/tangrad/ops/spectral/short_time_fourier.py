@@ -18,10 +18,10 @@ _SMALLEST_ENVELOPE = 1e-11
 def _warn_without_window(name: str, window: Any) -> None:
     if window is None:
         warnings.warn(
-            f"{name}: A window was not provided. A rectangular window will be applied, which is "
-            "known to cause spectral leakage. Other windows such as hann_window or "
-            "hamming_window are recommended; to keep the rectangular one without this warning, "
-            "give window=ones(win_length).",
+            "A window was not provided. A rectangular window will be applied, which is known to "
+            "cause spectral leakage. Other windows such as hann_window or hamming_window are "
+            f"recommended; to have {name} keep the rectangular one without this warning, give "
+            "window=ones(win_length).",
             UserWarning,
             stacklevel=3,
         )
@@ -150,7 +150,8 @@ def stft(
     length = n_fft if win_length is None else win_length
     is_complex = input.is_complex() or (window is not None and window.is_complex())
     if return_complex is None:
-        _require(is_complex, name, "the return_complex parameter is required for real inputs")
+        if not is_complex:
+            raise RuntimeError(f"{name} requires the return_complex parameter for real inputs")
         return_complex = True
     real = input.is_floating_point()
     _require(
@@ -353,7 +354,7 @@ def _overlap_add(
     signal = signal / envelope
     if end > covered:
         warnings.warn(
-            "istft: The length of signal is shorter than the length parameter. Result is being "
+            "The length of signal is shorter than the length parameter. Result is being "
             "padded with zeros in the tail. Please check your center and hop_length settings.",
             UserWarning,
             stacklevel=4,

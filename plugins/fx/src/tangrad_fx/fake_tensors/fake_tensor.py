@@ -59,6 +59,11 @@ class FakeTensor(tangrad.Tensor):
         made._elem, made.fake_mode, made.fake_device = elem.detach(), fake_mode, made.device
         return made
 
+    @staticmethod
+    def from_tensor(t: Any, fake_mode: FakeTensorMode) -> FakeTensor:
+        """Return a fake tensor of a mode like one with data."""
+        return fake_mode.from_tensor(t)
+
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         """Return shape and dtype: there are no elements."""
         return f"FakeTensor(..., size={tuple(self.shape)}, dtype={self.dtype})"
