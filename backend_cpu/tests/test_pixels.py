@@ -64,6 +64,16 @@ def test_resampled_bytes_are_those_of_the_reference(
     np.testing.assert_array_equal(found.numpy(), wanted.cpu().numpy())
 
 
+def test_sums_beyond_single_precision_are_exact() -> None:
+    x = (np.random.default_rng(20744).integers(0, 256, (1, 2, 70, 64)) > 127).astype(np.uint8) * 255
+    found, wanted = (
+        F.interpolate(y, (17, 129), mode="bilinear", antialias=True)
+        for y in (tangrad.from_numpy(x), tangrad.from_numpy(x).to("reference"))
+    )
+    assert found[0, 1, 11, 110] == 130
+    np.testing.assert_array_equal(found.numpy(), wanted.cpu().numpy())
+
+
 def test_resampled_bytes_do_not_depend_on_the_threads() -> None:
     x = np.random.default_rng(0).integers(0, 256, (2, 3, 75, 91)).astype(np.uint8)
     before, found = tangrad.get_num_threads(), []

@@ -183,8 +183,8 @@ def _taps(
 def _quantized(taps: Taps) -> Taps:
     """Round weights to the 16-bit fixed-point numbers that PyTorch resamples pixels with.
 
-    Sums of bytes times such weights are exact in float32, so pixels come out the same. An element
-    that several taps look at, at the border, has one weight.
+    Sums of bytes times such weights have up to 30 bits and are exact in float64, so pixels come out
+    the same. An element that several taps look at, at the border, has one weight.
     """
     merged = [list(weights) for _, weights in taps]
     for k, (places, _) in enumerate(taps):
@@ -269,7 +269,7 @@ def _resample_pixels(
     antialias: bool,
 ) -> Any:
     """Sum by columns first, as PyTorch does: pixels are rounded in between."""
-    x = input.to(tangrad.float32)
+    x = input.to(tangrad.float64)
     for dim, ratio in ((3, ratio_columns), (2, ratio_rows)):
         old, new = input.shape[dim], size[dim - 2]
         if old == new:
