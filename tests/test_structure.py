@@ -55,9 +55,6 @@ NAMED = re.compile(
 LONGEST_FILE = 600
 # Files that are one thing though they are longer, with what that thing is.
 LONGER = {
-    "backend_cpu/src/tangrad_cpu/native/random/random.c": (
-        "one pass over a tensor in pieces, and the distributions that make a piece"
-    ),
     "core/src/tangrad/expr/coefficients_special.py": (
         "a table of coefficients, which core/fit_special_functions.py writes"
     ),

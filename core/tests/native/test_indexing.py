@@ -164,3 +164,24 @@ def test_gradients_pass_through_lists() -> None:
     x = tangrad.arange(6.0).reshape(3, 2).requires_grad_()
     x[[0, 2, 0]].sum().backward()
     assert x.grad.tolist() == [[2, 2], [0, 0], [1, 1]]
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.data(), st.booleans())
+def test_values_are_put_where_torch_puts_them(data: Any, accumulate: bool) -> None:
+    size = data.draw(st.sampled_from([(), (1,), (3,), (2, 2)]))
+    kinds = data.draw(st.lists(st.sampled_from(["int64", "int64", "int32"]), max_size=4))
+    numbers = [
+        np.array(data.draw(st.permutations(range(-2, 2))))[: int(np.prod(size))] for _ in kinds
+    ]
+    results = []
+    for library in (tangrad, torch):
+        target = library.arange(4.0**3).reshape(4, 4, 4)
+        places = tuple(
+            library.tensor(n.reshape(size).tolist()).to(getattr(library, kind))
+            for kind, n in zip(kinds, numbers, strict=True)
+        )
+        value = library.tensor(-5.0)
+        done = outcome(lambda t=target, p=places, v=value: t.index_put_(p, v, accumulate))
+        results.append((isinstance(done, type), target.tolist()))
+    assert results[0] == results[1]

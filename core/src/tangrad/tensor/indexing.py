@@ -12,7 +12,15 @@ from collections.abc import Callable, Sequence
 from operator import index as as_int
 from typing import Any
 
-__all__ = ["IndexingOps", "getitem", "indexed_shape", "lower_indices", "out_of_bounds", "setitem"]
+__all__ = [
+    "IndexingOps",
+    "are_positions",
+    "getitem",
+    "indexed_shape",
+    "lower_indices",
+    "out_of_bounds",
+    "setitem",
+]
 
 _PLAIN_TYPES = (int, slice, type(None), type(Ellipsis), bool)
 _INDEX_DTYPES = ("int64", "int32", "uint8", "bool")
@@ -342,6 +350,17 @@ def out_of_bounds(index: int, dim: int, size: int) -> IndexError:
 
 
 # --- tensor indices ------------------------------------------------------------------------
+
+
+def are_positions(self: Any, indices: Sequence[Any]) -> bool:
+    """Whether indices are what they are lowered to: positions of one shape, none left out."""
+    if not indices or len(indices) > self.ndim or indices[0] is None:
+        return False
+    shape, device = indices[0].shape, self.device
+    return bool(shape) and all(
+        x is not None and x.dtype.name == "int64" and x.shape == shape and x.device == device
+        for x in indices
+    )
 
 
 def lower_indices(x: Any, collected: Sequence[tuple[int, Any]]) -> tuple[Any, list[Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.definition.define import composite, op
 from tangrad.ops.views.geometry import Ints, batched_front, numel_of
-from tangrad.tensor.indexing import lower_indices, warn_of_bytes
+from tangrad.tensor.indexing import are_positions, lower_indices, warn_of_bytes
 from tangrad.tensor.memory import suggested_format
 from tangrad.tensor.overlapping import put as put_overlapping
 
@@ -282,19 +282,8 @@ def _check_kind(index: Any) -> None:
         )
 
 
-def _are_positions(self: Any, indices: Sequence[Any]) -> bool:
-    """Whether indices are what they are lowered to: positions of one shape, none left out."""
-    if not indices or len(indices) > self.ndim or indices[0] is None:
-        return False
-    shape, device = indices[0].shape, self.device
-    return bool(shape) and all(
-        x is not None and x.dtype is tangrad.int64 and x.shape == shape and x.device == device
-        for x in indices
-    )
-
-
 def _write_at(self: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> Any:
-    plain = _are_positions(self, indices)
+    plain = are_positions(self, indices)
     target, lowered = (self, list(indices)) if plain else _lowered(self, indices)
     put_at.inplace(target, lowered, values, accumulate)
     return self
