@@ -182,6 +182,13 @@ def test_gradient_of_a_determinant_that_is_zero_is_the_cofactors():
     np.testing.assert_allclose(a.grad.numpy(), [[4, -2], [-2, 1]], atol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0), (0, 3, 3), (2, 0, 3, 3)])
+def test_gradients_of_determinants_of_nothing_have_its_shape(shape):
+    leaf = tangrad.zeros(shape, dtype=tangrad.float64, requires_grad=True)
+    tangrad.det(leaf).sum().backward()
+    assert leaf.grad.shape == shape
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 def test_gradients_of_determinants_of_any_condition_are_the_cofactors(dtype):
     g = np.random.default_rng(3)

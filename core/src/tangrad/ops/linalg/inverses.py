@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tangrad import ops
@@ -125,7 +126,8 @@ _REGULAR = 1e7
 
 def _cofactors_reference(np: Any, A: Any) -> Any:
     """Compute det(A) inv(A)^T of regular matrices, and the cofactors of others by their factors."""
-    wide = A.astype(np.result_type(A.dtype, np.float64)).reshape((-1, *A.shape[-2:]))
+    matrices = A.reshape((math.prod(A.shape[:-2]), *A.shape[-2:]))
+    wide = matrices.astype(np.result_type(A.dtype, np.float64))
     with np.errstate(all="ignore"):
         size = np.linalg.det(wide)
         regular = np.isfinite(size) & (np.abs(size) > np.finfo(np.float64).tiny)
@@ -135,7 +137,7 @@ def _cofactors_reference(np: Any, A: Any) -> Any:
         found = np.empty(wide.shape, A.dtype)
         found[regular] = size[regular, None, None] * inverse[well].swapaxes(-1, -2)
     if not regular.all():
-        found[~regular] = _cofactors_by_factors(np, A.reshape(wide.shape)[~regular])
+        found[~regular] = _cofactors_by_factors(np, matrices[~regular])
     return found.reshape(A.shape)
 
 
