@@ -63,6 +63,14 @@ def test_an_overload_of_its_own_is_one_object_in_copies_too():
     assert repr(packet.stable) == "<OpOverload(op='aten.sort', overload='stable')>"
 
 
+def test_packets_of_names_of_builtins_are_not_taken_for_these():
+    for name in ("any", "all", "slice", "sum", "max", "min", "abs", "round"):
+        assert getattr(tangrad.ops.aten, name)
+    x = tangrad.arange(4.0)
+    assert tangrad.ops.aten.mul.out is tangrad.ops.aten.mul.Tensor_out
+    assert tangrad.ops.aten.index.Tensor(x, [x > 1]).tolist() == [2, 3]
+
+
 def test_a_copy_of_a_packet_is_itself():
     packet = tangrad.ops.aten.mm
     assert copy.copy(packet) is copy.deepcopy(packet) is packet

@@ -121,7 +121,9 @@ _FORMS: dict[str, Callable[..., Any]] = {
 
 
 def _takes_out(op: Any) -> bool:
-    return getattr(op, "takes_out", False) or any(map(_takes_out, getattr(op, "overloads", ())))
+    # `any` and other names of builtins are packets here, once a program has asked for them.
+    forms = (op, *getattr(op, "overloads", ()))
+    return True in {getattr(form, "takes_out", False) for form in forms}
 
 
 class Overload:
