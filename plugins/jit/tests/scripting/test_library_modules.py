@@ -1,5 +1,6 @@
 """Modules of `nn` in archives: PyTorch loads what is written here, and gives the same."""
 
+import functools
 import io
 
 import pytest
@@ -188,3 +189,17 @@ def test_plain_modules_with_other_children_are_other_types():
     expected = model(x)
     assert tangrad.jit.script(model)(x).equal(expected)
     assert tangrad.jit.script(tangrad.fx.symbolic_trace(model))(x).equal(expected)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("library", [torch, tangrad])
+def test_partial_functions_are_called_by_python(library):
+    function = functools.partial(library.pow, exponent=2)
+    other = functools.partial(lambda x, by: x + by, by=3)
+
+    def calls(x):
+        return function(x) + other(x).sum()
+
+    scripted = library.jit.script(calls)
+    x = library.tensor([1.0, 2.0])
+    assert scripted(x).tolist() == calls(x).tolist() == [10.0, 13.0]

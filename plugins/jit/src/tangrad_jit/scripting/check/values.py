@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Sequence
 from types import BuiltinFunctionType, FunctionType
@@ -110,7 +111,7 @@ class PythonObject(Value):
                 place,
             )
         own = inspect.getattr_static(type(self.obj), "__call__", None)
-        if isinstance(own, FunctionType):
+        if isinstance(own, FunctionType) or isinstance(self.obj, functools.partial):
             return self._call_python(check, args, kwargs, place)
         name = getattr(self.obj, "__name__", type(self.obj).__name__)
         if isinstance(self.obj, BuiltinFunctionType):
