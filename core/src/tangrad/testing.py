@@ -352,20 +352,16 @@ def _compare_tensors(actual: Any, expected: Any, options: _Options) -> None:
 
 
 def _compare_stored(a: Any, b: Any, rtol: float, atol: float, equal_nan: bool) -> None:
-    """Compare what two sparse tensors of a layout hold: places exactly, then values."""
     kind = f"parse {a.layout.name.removeprefix('sparse_').upper()}"
     if a._nnz() != b._nnz():
-        raise _Difference(
-            f"The number of specified values in s{kind} tensors does not match: "
-            f"{a._nnz()} != {b._nnz()}"
-        )
+        said = f"The number of specified values in s{kind} tensors does not match: "
+        raise _Difference(f"{said}{a._nnz()} != {b._nnz()}")
     if a.is_sparse and a.is_coalesced() != b.is_coalesced():
         a, b = a.coalesce(), b.coalesce()
-    definition = a.layout.definition
-    mine, theirs = _C.contents_of(a).components, _C.contents_of(b).components
-    for name in definition.components:
-        allowed = (rtol, atol) if name in definition.elements else (0.0, 0.0)
-        _compare_values(mine[name], theirs[name], *allowed, equal_nan, f"S{kind} {name}")
+    theirs = _C.contents_of(b).components
+    for name, mine in _C.contents_of(a).components.items():
+        allowed = (rtol, atol) if name == "values" else (0.0, 0.0)
+        _compare_values(mine, theirs[name], *allowed, equal_nan, f"S{kind} {name}")
 
 
 def _compare_values(
@@ -376,7 +372,7 @@ def _compare_values(
         return
     if a.ndim == 0:
         raise _Difference(_number_text(a.item(), b.item(), rtol, atol))
-    raise _Difference(_tensor_text(a, b, same, rtol, atol, what))
+    raise _Difference(_tensor_text(a, b, same, (rtol, atol), what))
 
 
 def _compare_attributes(actual: Any, expected: Any, options: _Options) -> None:
@@ -395,7 +391,7 @@ def _compare_attributes(actual: Any, expected: Any, options: _Options) -> None:
         raise differ("stride()", actual.stride(), expected.stride())
 
 
-def _tensor_text(actual: Any, expected: Any, same: Any, rtol: float, atol: float, what: str) -> str:
+def _tensor_text(actual: Any, expected: Any, same: Any, allowed: Any, what: str) -> str:
     count = same.numel()
     wrong = count - int(same.sum())
     a, b, same = actual.flatten(), expected.flatten(), same.flatten()
@@ -413,8 +409,7 @@ def _tensor_text(actual: Any, expected: Any, same: Any, rtol: float, atol: float
         f"Mismatched elements: {wrong} / {count} ({wrong / count:.1%})",
         greatest("absolute", absolute),
         greatest("relative", relative),
-        rtol,
-        atol,
+        *allowed,
     )
 
 

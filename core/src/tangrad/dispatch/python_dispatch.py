@@ -171,7 +171,7 @@ def _offer(stack: Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], ou
     kinds = [type(t) for t in tensors if hasattr(type(t), "__torch_dispatch__")]
     types = tuple(dict.fromkeys(kinds))
     given, kwargs = handled_form(functional, args)
-    shown, taken, named = _handed(public_form(op, given, kwargs), given, kwargs, out)
+    shown, taken, named = handed(public_form(op, given, kwargs), given, kwargs, out)
     if stack.dispatch_modes:
         mode = stack.dispatch_modes.pop()
         stack.install()
@@ -202,27 +202,20 @@ def _offer(stack: Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], ou
     )
 
 
-def _handed(
-    shown: Any, given: tuple[Any, ...], kwargs: dict[str, Any], out: Any
-) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    from tangrad.ops import aten
+def _given(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> tuple[Any, ...]:
+    return func, args, kwargs if out is None else {**kwargs, "out": out}
 
-    taken: tuple[Any, tuple[Any, ...], dict[str, Any]] = aten.handed(shown, given, kwargs, out)
-    return taken
+
+handed = _given  # until a program asks `ops.aten` for an overload, which replaces it
 
 
 def offered_at_masks(name: str, x: Any, indices: list[Any], *rest: Any) -> Any:
-    """Offer a reading or a writing at masks to `__torch_dispatch__`, before they are positions.
-
-    Returns:
-        What the handler gives; NotImplemented where there is none, a gradient has to be recorded,
-        or something else stands between that sees positions alone.
-    """
+    """Offer an indexing at masks to handlers as it is; NotImplemented where none takes it."""
     stack, args = current(), (x, indices, *rest)
-    handlers = stack.dispatch_modes or _has_dispatch(args)
-    if not handlers or stack.dispatch_disabled or stack.tracers or stack.levels:
+    if stack.dispatch_disabled or stack.tracers or stack.levels or handed is _given:
         return NotImplemented
-    if any(mode.sees_forms for mode in stack.dispatch_modes):
+    modes = stack.dispatch_modes
+    if not (modes or _has_dispatch(args)) or any(mode.sees_forms for mode in modes):
         return NotImplemented
     if _C.is_grad_enabled() and any(t.requires_grad for t in flat_tensors(args)):
         return NotImplemented

@@ -177,11 +177,9 @@ def _in_place(op: _C.Op, functional: _C.Op, args: tuple[Any, ...]) -> Any:
 
 
 def _written(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], target: Any) -> Any:
-    """Run an op that only writes, such as `normal_`, on the dense form, and keep what it wrote."""
     _densifies(op, [target])
-    held = map_tensors(dense, args)
-    written = held[functional.definition.schema.written].clone()
-    held = tuple(written if a is target else b for a, b in zip(args, held, strict=True))
+    written = dense(target).clone()
+    held = map_tensors(lambda t: written if t is target else dense(t), args)
     python_dispatch.recorded(op, functional, held, None, current())
     return _copy(target, written, writer=op.title)
 

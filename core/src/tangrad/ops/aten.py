@@ -1,10 +1,9 @@
 """`tangrad.ops.aten.NAME` and `tangrad.ops.aten.NAME.OVERLOAD`: our ops by PyTorch's inner names.
 
 An overload is the op itself, whatever its name says: one op here serves all signatures. So
-`ops.aten.mm.default` is what `__torch_dispatch__` receives for a product of matrices. Where
-handlers take other arguments than for the rest of a name, the overload is an object of its own:
-`out`, and those of `_TOLD_APART`. The few names that PyTorch's public functions do not have, and
-whose arguments differ, stand here.
+`ops.aten.mm.default` is what `__torch_dispatch__` receives for a product of matrices; `out` and
+what is in `_TOLD_APART` are objects of their own, as their arguments differ. The few names that
+PyTorch's public functions do not have, and whose arguments differ, stand here.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tangrad
+from tangrad.dispatch import python_dispatch
 from tangrad.dispatch.python_dispatch import _local_scalar_dense as _value_of
 from tangrad.ops.definition import registry
 
@@ -77,16 +77,14 @@ def _updating_batch_norm(
     return *found, input.new_empty((0,), dtype=tangrad.uint8)
 
 
-def _indexed(self: Any, indices: Any) -> Any:
-    """Read at indices and masks, one for each dimension or None."""
+def _at(self: Any, indices: Any) -> Any:
     return self[tuple(_ALL if index is None else index for index in indices)]
 
 
 def _copied(self: Any, *, layout: Any = None, pin_memory: Any = None, **options: Any) -> Any:
-    """Copy to another dtype, device or layout."""
     options.pop("non_blocking", None)
     made = registry.find("_to_copy")(self, **options)
-    if layout is not None and made.layout != layout:
+    if layout not in (None, made.layout):
         made = made.to_dense() if layout is tangrad.strided else made.to_sparse(layout=layout)
     return made.pin_memory() if pin_memory else made
 
@@ -192,11 +190,11 @@ class Packet:
 
 
 # Whose arguments are PyTorch's where those of our op are fewer: it copies, it reads at positions.
-_WRAPPED: dict[str, Callable[..., Any]] = {"_to_copy": _copied, "index": _indexed}
+_WRAPPED: dict[str, Callable[..., Any]] = {"_to_copy": _copied, "index": _at}
 
 
 def handed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> tuple[Any, ...]:
-    """Return what `__torch_dispatch__` gets for a call of an op: (overload, args, kwargs)."""
+    """Return what handlers get for a call: (overload, args, kwargs)."""
     name, overload = func.name, "default"
     if name.startswith("_index_put"):  # the form that the public op is lowered to
         name = name.removeprefix("_")
@@ -208,13 +206,13 @@ def handed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
         args, kwargs = args[:1], {**dict(zip(names, args[1:], strict=True)), **kwargs}
     if out is not None:
         overload, kwargs = "out", {**kwargs, "out": out}
-    elif name not in TOLD:
+    elif name not in ("index_put", "index_put_", *_TOLD_APART, *_WRAPPED):
         return func, args, kwargs
-    packet = __getattr__(name) if name not in globals() else globals()[name]
+    packet = globals().get(name) or __getattr__(name)
     return getattr(packet, overload), args, kwargs
 
 
-TOLD = frozenset({*_TOLD_APART, *_WRAPPED, "index_put", "index_put_"})
+python_dispatch.handed = handed
 
 
 def __getattr__(name: str) -> Any:

@@ -138,7 +138,6 @@ def setitem(x: Any, index: Any, value: Any, ops: IndexingOps | None = None) -> N
 
 
 def _offered(name: str, x: Any, collected: Sequence[tuple[int, Any]], *rest: Any) -> Any:
-    """Offer an indexing with masks to a handler of tensor subclasses, as it was written."""
     if not any(_is_mask(item) for _, item in collected):
         return NotImplemented
     from tangrad.dispatch.python_dispatch import offered_at_masks
@@ -146,8 +145,7 @@ def _offered(name: str, x: Any, collected: Sequence[tuple[int, Any]], *rest: Any
     indices: list[Any] = []
     dim = 0
     for place, item in collected:
-        indices += [None] * (place - dim) + [item]
-        dim = place + _consumed(item)
+        indices, dim = [*indices, *[None] * (place - dim), item], place + _consumed(item)
     return offered_at_masks(name, x, indices, *rest)
 
 

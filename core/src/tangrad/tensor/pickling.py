@@ -13,17 +13,7 @@ from typing import Any
 from tangrad.tensor.exchange import dtype_named, name_of
 from tangrad.tensor.on_storage import bytes_of, on_storage
 
-__all__ = [
-    "attributes_of",
-    "deepcopy_tensor",
-    "is_wrapper",
-    "rebuild_of_layout",
-    "rebuild_wrapper",
-    "reduce_storage",
-    "reduce_tensor",
-    "set_attributes",
-    "wrapper_parts",
-]
+__all__ = ["deepcopy_tensor", "rebuild_of_layout", "reduce_storage", "reduce_tensor"]
 
 
 def reduce_tensor(x: Any, protocol: int = 2) -> tuple[Any, ...]:
@@ -47,7 +37,7 @@ def reduce_tensor(x: Any, protocol: int = 2) -> tuple[Any, ...]:
             attributes_of(x),
         )
     if is_wrapper(x):
-        return _rebuild_wrapper_with, (*wrapper_parts(x), attributes_of(x))
+        return rebuild_wrapper, (*wrapper_parts(x), attributes_of(x))
     source = x.detach()
     arguments = (
         type(x),
@@ -70,24 +60,14 @@ def wrapper_parts(x: Any) -> tuple[Any, ...]:
 
 
 def rebuild_wrapper(cls: Any, dtype: Any, size: Any, stride: Any, offset: Any, *rest: Any) -> Any:
-    """Return a wrapper of a class, as `Tensor._make_wrapper_subclass` makes it.
-
-    Raises:
-        TypeError: the class is none of tensors.
-    """
+    """Return a wrapper of a class of tensors, as `Tensor._make_wrapper_subclass` makes it."""
     from tangrad import _C
 
     if not (isinstance(cls, type) and issubclass(cls, _C.Tensor)):
         raise TypeError(f"a wrapper of tensors is of {cls!r}, which is no tensor class")
-    layout, device, requires_grad = rest
-    return _C.make_wrapper(
-        cls, tuple(size), tuple(stride), offset, dtype, device, requires_grad, layout
-    )
-
-
-def _rebuild_wrapper_with(*parts: Any) -> Any:
-    made = rebuild_wrapper(*parts[:-1])
-    set_attributes(made, parts[-1])
+    layout, device, needs, *attributes = rest
+    made = _C.make_wrapper(cls, tuple(size), tuple(stride), offset, dtype, device, needs, layout)
+    set_attributes(made, *attributes or ({},))
     return made
 
 
@@ -108,10 +88,7 @@ def set_attributes(made: Any, attributes: dict[str, Any]) -> None:
     """Set what `attributes_of` returned on another tensor of the class."""
     slots = copyreg._slotnames(type(made))  # type: ignore[attr-defined]
     for name, value in attributes.items():
-        if name in slots:
-            setattr(made, name, value)
-        else:
-            made.__dict__[name] = value
+        (made.__setattr__ if name in slots else made.__dict__.__setitem__)(name, value)
 
 
 def _warn_of_hooks(x: Any) -> None:

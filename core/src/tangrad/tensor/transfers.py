@@ -18,8 +18,7 @@ def is_pinned(self: Any, device: Any = None) -> bool:
     """Return whether the memory is page-locked; `device` is accepted and means nothing."""
     if self.device.type != "cpu" or self.numel() == 0:
         return False
-    held = _C.contents_of(self)
-    if held is not None:
+    if (held := _C.contents_of(self)) is not None:
         return any(is_pinned(c) for c in held.components.values())
     address = sum(self.untyped_storage()._handle)
     return any(pinned.holds(address) for pinned in _pinning().values())
