@@ -32,12 +32,15 @@ MISSED = re.compile(
 # What a test, which expects another error, has met in place of it.
 MET = re.compile(r"does not match (?:\"private name ([\w.]+)\"|\".*has no 'tangrad([\w.]+)')")
 APART = re.compile(
-    r"(?:to_)?sparse_(?:csc|bsr|bsc)\b.* (?:has no definition|makes or takes)|nested_tensor"
+    r"(?:to_)?sparse_(?:csc|bsr|bsc)\b.* (?:has no definition|makes or takes|are made by)"
+    r"|nested_tensor"
 )
 # Why a test skips itself where a part of PyTorch's own build is not there.
 BUILD = re.compile(r"MKL-?DNN|NNPACK|ITT is required", re.IGNORECASE)
 # What answers or stands for private modules, asked or used as what it is not.
-STAND_IN = re.compile(r"'types.SimpleNamespace' object has no attribute|StubModule")
+STAND_IN = re.compile(
+    r"'types.SimpleNamespace' object has no attribute|StubModule|_TorchScriptTesting"
+)
 OWNER = re.compile(r"module '([\w.]+)' has no attribute")
 WORDS = re.compile(r"does not match|String comparison|warning|not triggered|re\.compile")
 

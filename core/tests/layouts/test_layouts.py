@@ -47,9 +47,15 @@ class Scaled(Layout):
 
 
 class Strict(Scaled):
+    """Scaled tensors that are not made dense unasked, and are made of a size."""
+
     missing = "refuse"
     misfit = "make the model strict first"
     methods: ClassVar = {"scale": lambda t: metadata(t)["scale"]}
+
+    def empty(self, size, dtype, device):
+        values = tangrad.zeros(size, dtype=dtype, device=device)
+        return scaled(values, layout=STRICT, dtype=dtype)
 
 
 SCALED = register_layout("scaled_for_tests", Scaled())
@@ -218,6 +224,41 @@ def test_a_kernel_without_records_is_recorded_by_the_ops_own_rule():
     assert x.grad.tolist() == [-1.0, -1.0]
 
 
+def test_sizes_make_tensors_of_a_layout_that_says_how():
+    like = tangrad.ones(2, 3, dtype=tangrad.float64)
+    made = [
+        (tangrad.zeros(2, 3, layout=STRICT), tangrad.float32),
+        (tangrad.empty((2, 3), layout=STRICT, dtype=tangrad.int32), tangrad.int32),
+        (tangrad.zeros_like(like, layout=STRICT), tangrad.float64),
+        (tangrad.empty_like(like, layout=STRICT, dtype=tangrad.float32), tangrad.float32),
+    ]
+    for x, dtype in made:
+        assert (x.layout, x.dtype, tuple(x.shape), x.requires_grad) == (
+            STRICT,
+            dtype,
+            (2, 3),
+            False,
+        )
+    assert tangrad.zeros(2, layout=STRICT, requires_grad=True).requires_grad
+    assert tangrad.zeros(2, layout=tangrad.strided).layout is tangrad.strided
+
+
+def test_a_result_is_written_into_a_tensor_of_a_layout():
+    def absolute(a):
+        return scaled(components(a)["values"].abs(), metadata(a)["scale"])
+
+    register_kernel("abs", absolute, layout=SCALED.name)
+    x, out = scaled(tangrad.tensor([1.0, -4.0]), 3.0), scaled(tangrad.ones(1))
+    assert tangrad.abs(x, out=out) is out
+    assert (out.tolist(), tuple(out.shape), metadata(out)["scale"]) == ([3.0, 12.0], (2,), 3.0)
+    with pytest.raises(NotImplementedError, match="out= of layout"):
+        tangrad.cos(x, out=out)
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        tangrad.abs(x, out=scaled(tangrad.ones(2, dtype=tangrad.int32)))
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        tangrad.abs(x.requires_grad_(), out=out)
+
+
 def test_a_layout_may_refuse_to_be_made_dense():
     x = scaled(tangrad.ones(2), layout=STRICT)
     with pytest.raises(NotImplementedError, match=r"'exp' .* call to_dense\(\)"):
@@ -248,6 +289,8 @@ def test_a_layout_may_refuse_to_be_made_dense():
         (lambda: scaled(tangrad.ones(2)).untyped_storage(), NotImplementedError, "no elements"),
         (lambda: memoryview(scaled(tangrad.ones(2))), BufferError, "to_dense"),
         (lambda: components(tangrad.ones(2)), TypeError, "strided"),
+        (lambda: tangrad.zeros(2, layout=SCALED), NotImplementedError, "of a size alone"),
+        (lambda: tangrad.zeros(-2, layout=SCALED), RuntimeError, "negative"),
     ],
 )
 def test_what_is_wrong_is_refused_where_it_is_said(call, error, text):

@@ -277,7 +277,7 @@ def test_places_of_a_file_that_lie_outside_are_refused(name):
         (lambda: tangrad.sparse_bsr_tensor([0, 1], [0], [[[1.0, 2]]], (1, 3)), "into blocks"),
         (
             lambda: tangrad.sparse_compressed_tensor([0, 1], [0], [1.0], layout=tangrad.sparse_coo),
-            "sparse_compressed_tensor: layout must be",
+            "sparse_compressed_tensor expected sparse compressed tensor layout",
         ),
         (lambda: dense(tangrad).to_sparse_bsr((3, 2)), "to_sparse_bsr: blocksize must"),
         (lambda: dense(tangrad).to_sparse_bsc(2), "to_sparse_bsc: blocksize must"),

@@ -111,12 +111,39 @@ def run(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> Any:
         return _written(op, functional, args, args[written])
     for o in flat_tensors((out,)):
         if _C.contents_of(o) is not None:
+            kernel = kernel_of(functional, tensors) if o is out else None
+            if kernel is not None:
+                return _into(o, _by_kernel(kernel, functional, functional, args), op.title)
             raise NotImplementedError(
                 f"{op.title}(): out= of layout {o.layout} is not supported; use the result"
             )
     if op.name != "copy_":
         _densifies(op, tensors)
     return python_dispatch.recorded(op, functional, map_tensors(dense, args), out, current())
+
+
+def _check_cast(title: str, result: Any, target: Any) -> None:
+    if not _C.can_cast(result.dtype, target.dtype):
+        raise RuntimeError(
+            f"{title}: result type {result.dtype} can't be cast to the desired output type "
+            f"{target.dtype} of the tensor of layout {target.layout} that is written"
+        )
+
+
+def _into(out: Any, result: Any, title: str) -> Any:
+    """Overwrite the tensor of out= with a result; it takes the result's shape."""
+    if _C.is_grad_enabled() and (result.requires_grad or out.requires_grad):
+        raise RuntimeError(
+            f"{title}(): functions with out=... arguments don't support automatic differentiation, "
+            "but one of the arguments requires grad."
+        )
+    _check_cast(title, result, out)
+    found = to_layout(result, out.layout)
+    found = _C.contents_of(out.layout.definition.converted(found, out.dtype, out.device))
+    replace_components(
+        out, found.components, metadata=found.metadata, shape=result.shape, writer=title
+    )
+    return out
 
 
 def _by_kernel(kernel: LayoutKernel, op: _C.Op, functional: _C.Op, args: tuple[Any, ...]) -> Any:
@@ -168,11 +195,7 @@ def _in_place(op: _C.Op, functional: _C.Op, args: tuple[Any, ...]) -> Any:
             "recorded; use the form that returns a new tensor"
         )
     result = run(functional, functional, args, None)
-    if not _C.can_cast(result.dtype, target.dtype):
-        raise RuntimeError(
-            f"{op.title}: result type {result.dtype} can't be cast to the desired output type "
-            f"{target.dtype} of the tensor of layout {target.layout} that is written"
-        )
+    _check_cast(op.title, result, target)
     return _copy(target, result, False, op.title)
 
 

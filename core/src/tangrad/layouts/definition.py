@@ -60,6 +60,16 @@ class Layout:
             f"{type(self).__qualname__} says no way to make a tensor of it from a dense one"
         )
 
+    def empty(self, size: tuple[int, ...], dtype: Any, device: Any) -> Any:
+        """Return a tensor that holds no element: `zeros(size, layout=...)`.
+
+        Raises:
+            NotImplementedError: the layout says no way.
+        """
+        raise NotImplementedError(
+            f"{type(self).__qualname__} says no way to make a tensor of a size alone"
+        )
+
     def picked(self, t: Any, dense: Any) -> Mapping[str, Any]:
         """Return what `elements` would be for a dense tensor of t's shape, at the places of t.
 

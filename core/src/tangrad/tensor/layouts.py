@@ -137,6 +137,11 @@ def _require_count(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         raise TypeError(f"{name}() is missing {least - len(args) - len(kwargs)} argument(s)")
 
 
+def _title(layout: Any) -> str:
+    """Return a layout's name as messages write it: `SparseCsr`."""
+    return "".join(part.capitalize() for part in str(layout).rpartition(".")[2].split("_"))
+
+
 def _wrong_layout(name: str, expected: str) -> Any:
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
         _require_tensor(name, self)
@@ -144,7 +149,7 @@ def _wrong_layout(name: str, expected: str) -> Any:
             return found(self, *args, **kwargs)
         _require_count(name, args, kwargs)
         raise RuntimeError(
-            f"{name} expected {expected} tensor layout but got {self.layout} "
+            f"{name} expected {expected} tensor layout but got {_title(self.layout)} "
             f"({self.dtype}{list(self.shape)} on {self.device})"
         )
 

@@ -3,9 +3,11 @@
 coo          the layout of indices and values
 compressed   the layouts of compressed rows and columns, CSR, CSC, BSR and BSC
 conversions  to them from any other, and from files of PyTorch
-kernels      ops on them: arithmetic, sums, movement, indexing
+kernels      ops on them: arithmetic, sums
+movement     movement and indexing
 products     products of matrices
 functions    the constructors and what PyTorch has in `torch.sparse`
+gradients    the check of gradients of functions of sparse tensors
 legacy       `sparse.FloatTensor` and its like
 """
 
@@ -22,9 +24,11 @@ if TYPE_CHECKING:
     from tangrad_sparse.functions import softmax as softmax
     from tangrad_sparse.functions import spdiags as spdiags
     from tangrad_sparse.functions import sum as sum
+    from tangrad_sparse.gradients import as_sparse_gradcheck as as_sparse_gradcheck
 
 __all__ = [
     "addmm",
+    "as_sparse_gradcheck",
     "check_sparse_tensor_invariants",
     "log_softmax",
     "mm",
@@ -46,9 +50,10 @@ def __getattr__(name: str) -> Any:
             return legacy.TYPES[name]
     if name not in __all__:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    from tangrad_sparse import functions
+    from tangrad_sparse import functions, gradients
 
-    value = globals()[name] = getattr(functions, name)
+    owner = gradients if name == "as_sparse_gradcheck" else functions
+    value = globals()[name] = getattr(owner, name)
     return value
 
 

@@ -116,6 +116,30 @@ class Compressed(Layout):
         made = to_layout(dense, coo.COO, sparse_dim=sparse)
         return from_coo(made, LAYOUTS[_name(self)], blocksize)
 
+    def empty(self, size: tuple[int, ...], dtype: Any, device: Any) -> Any:
+        """Return a matrix, or a batch of them, that holds no element.
+
+        Raises:
+            RuntimeError: the size is of no matrix, or that of its blocks would be unknown.
+        """
+        if self.blocked:
+            raise RuntimeError(
+                f"{_name(self)}: a size alone does not tell that of the blocks; use "
+                f"{_name(self)}_tensor(...)"
+            )
+        if len(size) < 2:
+            raise RuntimeError(f"{_name(self)}: expected the size of a matrix, got {list(size)}")
+        *batch, rows, columns = size
+        groups = rows if self.by_rows else columns
+        starts = tangrad.zeros((*batch, groups + 1), dtype=tangrad.int64, device=device)
+        values = tangrad.zeros((*batch, 0), dtype=dtype, device=device)
+        return make(starts, starts[..., :0], values, size, LAYOUTS[_name(self)])
+
+    def converted(self, t: Any, dtype: Any, device: Any) -> Any:
+        """Return a copy of another dtype or device; on "meta" it holds no element."""
+        emptied = device is not None and tangrad.device(device).type == "meta"
+        return super().converted(without_elements(t) if emptied else t, dtype, device)
+
     def picked(self, t: Any, dense: Any) -> Mapping[str, Any]:
         """Return the elements of a dense tensor at the places."""
         indices = components(to_indices(t.detach()))["indices"]
@@ -172,6 +196,14 @@ def with_values(t: Any, values: Any) -> Any:
     return make(starts, others, values, t.shape, t.layout)
 
 
+def without_elements(t: Any) -> Any:
+    """Return a tensor of t's layout, shape and blocks that holds no element."""
+    starts, others, values = components(t).values()
+    batch = starts.ndim - 1
+    others, values = others.narrow(batch, 0, 0), values.narrow(batch, 0, 0)
+    return make(tangrad.zeros_like(starts), others, values, t.shape, t.layout)
+
+
 def check_range(starts: Any, others: Any, values: Any, shape: Any, layout: Any) -> None:
     """Raise unless the starts follow each other and the others lie within the size.
 
@@ -190,7 +222,7 @@ def check_range(starts: Any, others: Any, values: Any, shape: Any, layout: Any) 
         shown = starts.flatten()[:8].tolist()
         raise RuntimeError(
             f"{layout.name}_tensor: {names[0]} must rise from 0 to the number of elements, "
-            f"{count}, but got {shown}{' ...' if starts.numel() > 8 else ''}"
+            f"{count}, and never fall, but got {shown}{' ...' if starts.numel() > 8 else ''}"
         )
     batch, by_rows = starts.ndim - 1, definition.by_rows
     size = shape[batch + by_rows]

@@ -36,6 +36,13 @@ def to_coo(
     if blocksize is not None:
         raise RuntimeError("to_sparse: a blocksize is of sparse_bsr and sparse_bsc, not sparse_coo")
     if t.layout is coo.COO:
+        held = components(t)["indices"].shape[0]
+        if sparse_dim not in (None, held):
+            raise RuntimeError(
+                "to_sparse: conversion from Sparse to Sparse with sparse_dim argument "
+                f"!=self.sparse_dim() is not supported: got {sparse_dim} for {held}; use "
+                "to_dense().to_sparse(sparse_dim)"
+            )
         return t
     if compressed.is_compressed(t):
         return coo.coalesce(compressed.to_indices(t))

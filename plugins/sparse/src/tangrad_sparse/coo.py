@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import tangrad
+from tangrad.autograd import Function
 from tangrad.plugin import (
     Layout,
     component,
@@ -32,7 +33,39 @@ def make(indices: Any, values: Any, shape: Any, coalesced: bool = False) -> Any:
 
 def parts(t: Any) -> tuple[Any, Any]:
     """Return (indices, values) of a COO tensor; the values with their derivative."""
+    t = settled(t)
     return components(t)["indices"], component(t, "values")
+
+
+class _Settle(Function):
+    """Coalesce; the gradient of the sum at a place is that of the tensor at the place."""
+
+    @staticmethod
+    def forward(t: Any) -> Any:
+        return coalesce(t)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Any) -> Any:
+        return tangent
+
+
+def settled(t: Any) -> Any:
+    """Return the tensor, coalesced where its values are to have derivatives.
+
+    Each of equal indices would get the gradient of their place, and a gradient of these indices
+    would be the sum of them: as many times too large.
+    """
+    if t.layout is not COO or is_coalesced(t):
+        return t
+    return _Settle.apply(t) if t.requires_grad and tangrad.is_grad_enabled() else t
 
 
 def is_coalesced(t: Any) -> bool:
@@ -65,6 +98,7 @@ def coalesce(t: Any) -> Any:
     Args:
         t: a COO tensor with any number of equal indices.
     """
+    t = settled(t)
     if is_coalesced(t):
         return t
     indices, values = parts(t)
@@ -164,6 +198,19 @@ class Coo(Layout):
             return {"values": dense.unsqueeze(0).expand(components(t)["values"].shape)}
         return {"values": dense[tuple(indices)]}
 
+    def empty(self, size: tuple[int, ...], dtype: Any, device: Any) -> Any:
+        """Return a tensor of sparse dimensions that holds no element."""
+        indices = tangrad.zeros((len(size), 0), dtype=tangrad.int64, device=device)
+        return make(indices, tangrad.zeros(0, dtype=dtype, device=device), size, True)
+
+    def converted(self, t: Any, dtype: Any, device: Any) -> Any:
+        """Return a copy of another dtype or device; on "meta" it holds no element."""
+        if device is None or tangrad.device(device).type != "meta":
+            return super().converted(t, dtype, device)
+        indices, values = components(t)["indices"], components(t)["values"]
+        values = values[:0].to(device=device, dtype=dtype)
+        return make(indices[:, :0].to(device), values, t.shape, is_coalesced(t))
+
     def remarks(self, t: Any) -> list[str]:
         """Return what PyTorch prints behind the components."""
         return [f"size={tuple(t.shape)}", f"nnz={_nnz(t)}"]
@@ -242,17 +289,25 @@ def to_dense(t: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> A
     return made if dtype is None else made.to(dtype)
 
 
-def _new(t: Any, *args: Any, device: Any = None, size: Any = None) -> Any:
+def new(t: Any, *args: Any, device: Any = None, size: Any = None) -> Any:
+    """Make a tensor of t's dtype of indices, values and a size, or an empty one (old programs).
+
+    Raises:
+        RuntimeError: the device is of another type.
+        TypeError: there are other arguments.
+    """
     from tangrad_sparse.legacy import made
 
+    if device is not None and tangrad.device(device).type != t.device.type:
+        raise RuntimeError(f"new: expected a device of type {t.device.type}, got {device}")
     device = t.device if device is None else device
-    return made("Tensor.new", t.dtype, args if size is None else (size,), device)
+    return made("Tensor.new", t.dtype, args if size is None else tuple(size), device)
 
 
 Coo.methods = {
-    "new": _new,
     "is_sparse": True,
     "to_dense": to_dense,
+    "new": new,
     "coalesce": coalesce,
     "is_coalesced": is_coalesced,
     "indices": _of_coalesced("indices"),

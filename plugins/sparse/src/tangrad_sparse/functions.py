@@ -139,7 +139,7 @@ sparse_csr_tensor, sparse_csc_tensor, sparse_bsr_tensor, sparse_bsc_tensor = map
 
 @composite(
     "sparse_compressed_tensor(any compressed_indices, any plain_indices, any values,"
-    f" any size=None, *, any layout=None, {_OPTIONS}) -> Tensor",
+    f" any size=None, *, layout? layout=None, {_OPTIONS}) -> Tensor",
     method=False,
     samples=lambda s: [],
 )
@@ -162,11 +162,45 @@ def sparse_compressed_tensor(
     """
     if layout not in compressed.LAYOUTS.values():
         raise RuntimeError(
-            "sparse_compressed_tensor: layout must be sparse_csr, sparse_csc, sparse_bsr or "
-            f"sparse_bsc, not {layout}"
+            "sparse_compressed_tensor expected sparse compressed tensor layout (sparse_csr, "
+            f"sparse_csc, sparse_bsr or sparse_bsc) but got {layout}"
         )
     made = _compressed(layout, compressed_indices, plain_indices, values, size, dtype, device)
     return _finished(made, requires_grad)
+
+
+@composite(
+    "_validate_sparse_coo_tensor_args(Tensor indices, Tensor values, int[] size,"
+    " bool? is_coalesced=None) -> ()",
+    method=False,
+    samples=lambda s: [],
+)
+def _validate_sparse_coo_tensor_args(
+    indices: Any, values: Any, size: Any, is_coalesced: Any
+) -> None:
+    """Raise unless these make a COO tensor."""
+    sparse_coo_tensor(indices, values, size)
+
+
+@composite(
+    "_validate_sparse_compressed_tensor_args(Tensor compressed_indices, Tensor plain_indices,"
+    " Tensor values, int[] size, layout? layout) -> ()",
+    method=False,
+    samples=lambda s: [],
+)
+def _validate_sparse_compressed_tensor_args(
+    compressed_indices: Any, plain_indices: Any, values: Any, size: Any, layout: Any
+) -> None:
+    """Raise unless these make a tensor of a compressed layout."""
+    sparse_compressed_tensor(compressed_indices, plain_indices, values, size, layout=layout)
+
+
+@composite(
+    "_sparse_broadcast_to(Tensor self, int[] size) -> Tensor", method=False, samples=lambda s: []
+)
+def _sparse_broadcast_to(self: Any, size: Any) -> Any:
+    """Repeat a COO tensor along dimensions of size 1 and along new ones."""
+    return kernels.broadcast_to(self, size)
 
 
 class _SparseRows(Function):
@@ -305,7 +339,8 @@ def spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None) -> Any
         shape: of the matrix. layout: `sparse_coo` (the default), `sparse_csr` or `sparse_csc`.
     """
     rows = diagonals.reshape((1, -1)) if diagonals.ndim == 1 else diagonals
-    found, places = [], []
+    found = [rows.reshape((-1,))[:0]]
+    places = [tangrad.zeros((2, 0), dtype=tangrad.int64, device=rows.device)]
     for line, offset in zip(rows, offsets.reshape((-1,)).tolist(), strict=True):
         columns = tangrad.arange(min(line.shape[0], shape[1]), device=line.device)
         kept = (columns - offset >= 0) & (columns - offset < shape[0])

@@ -1,4 +1,4 @@
-"""Kernels of sparse tensors: arithmetic, sums, movement and indexing.
+"""Kernels of sparse tensors: arithmetic and sums, and the table of all.
 
 All are made of ops on indices and values, so they serve every device, and those marked `records`
 have the derivatives of these ops: a gradient of a sparse tensor then has its places.
@@ -6,28 +6,38 @@ have the derivatives of these ops: a gradient of a sparse tensor then has its pl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import tangrad
 from tangrad.plugin import component, components, register_kernel, replace_components
-from tangrad_sparse import products
+from tangrad_sparse import movement, products
 from tangrad_sparse.compressed import (
     LAYOUTS,
     is_compressed,
     like,
     to_indices,
-    transposed,
     with_values,
+    without_elements,
 )
-from tangrad_sparse.compressed import make as make_compressed
-from tangrad_sparse.coo import COO, coalesce, flat_numbers, is_coalesced, make, parts
+from tangrad_sparse.coo import (
+    COO,
+    coalesce,
+    flat_numbers,
+    from_numbers,
+    is_coalesced,
+    make,
+    parts,
+    settled,
+)
 
 # f(0) = 0: the values alone are computed. Those of `LINEAR` add up, so equal indices may stay.
 LINEAR = ("neg", "positive", "real", "imag", "conj_physical", "deg2rad", "rad2deg")
 ZERO_TO_ZERO = (
     *("abs", "asin", "asinh", "atan", "atanh", "ceil", "erf", "erfinv", "expm1", "floor"),
-    *("frac", "isinf", "isnan", "log1p", "nan_to_num", "relu", "round", "sgn", "sign"),
+    *("frac", "isinf", "isnan", "isneginf", "isposinf", "log1p", "nan_to_num", "relu", "round"),
+    *("sgn", "sign"),
     *("signbit", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
 )
 
@@ -36,12 +46,30 @@ def _distinct(t: Any) -> Any:
     return coalesce(t) if t.layout is COO else t
 
 
+def _scaled(t: Any, function: Callable[[Any], Any]) -> Any:
+    """Apply a linear function to the values."""
+    t = settled(t)
+    return with_values(t, function(component(t, "values")))
+
+
 def _on_values(name: str, linear: bool) -> Callable[..., Any]:
     function = getattr(tangrad, name)
 
     def kernel(t: Any, *rest: Any) -> Any:
-        t = t if linear else _distinct(t)
+        t = settled(t) if linear else _distinct(t)
         return with_values(t, function(component(t, "values"), *rest))
+
+    return kernel
+
+
+def _in_place_on_values(name: str) -> Callable[..., Any]:
+    """Return the in-place form of a function of values, for tensors without equal indices."""
+    function = _on_values(name, False)
+
+    def kernel(t: Any, *rest: Any) -> Any:
+        if t.layout is COO and not is_coalesced(t):
+            raise RuntimeError(f"{name}_ requires coalesced input; call coalesce() first")
+        return _overwrite(t, function(t, *rest), f"{name}_")
 
     return kernel
 
@@ -101,6 +129,9 @@ def _as_coo(t: Any) -> Any:
 
 
 def _onto_dense(dense: Any, t: Any, alpha: Any) -> Any:
+    if t.requires_grad and tangrad.is_grad_enabled():  # its gradient is strided, as PyTorch's
+        whole = t.to_dense(masked_grad=False)
+        return tangrad.add(dense, whole, alpha=alpha)
     t = _as_coo(t)
     if tuple(tangrad.broadcast_shapes(dense.shape, t.shape)) != tuple(t.shape):
         raise RuntimeError(
@@ -110,7 +141,7 @@ def _onto_dense(dense: Any, t: Any, alpha: Any) -> Any:
     indices, values = parts(t)
     dtype = tangrad.promote_types(dense.dtype, t.dtype)
     sparse = tuple(t.shape[: indices.shape[0]])
-    flat = dense.to(dtype).expand(t.shape).reshape((-1, *values.shape[1:]))
+    flat = dense.to(dtype).expand(t.shape).reshape((math.prod(sparse), *values.shape[1:]))
     values = values.to(dtype) if alpha == 1 else values.to(dtype) * alpha
     return flat.index_add(0, flat_numbers(indices, sparse), values).reshape(t.shape)
 
@@ -158,23 +189,54 @@ def sub_(a: Any, b: Any, alpha: Any = 1) -> Any:
 def mul(a: Any, b: Any) -> Any:
     """Multiply a sparse tensor by a number, a dense tensor, or the elements both have."""
     if _is_number(b):
-        return with_values(a, component(a, "values") * b)
+        return _scaled(a, lambda values: values * b)
     if _is_number(a):
-        return with_values(b, component(b, "values") * a)
+        return _scaled(b, lambda values: values * a)
     if is_compressed(a) or is_compressed(b):
         return like(a if is_compressed(a) else b, mul(_as_coo(a), _as_coo(b)))
     if a.layout is tangrad.strided:
         return mul(b, a)
+    if b.layout is not tangrad.strided and 0 in (a.ndim, b.ndim):
+        factor, other = (a, b) if a.ndim == 0 else (b, a)
+        return mul(other, factor.to_dense())
+    shape = tangrad.broadcast_shapes(a.shape, b.shape)
+    a = broadcast_to(a, shape)
     if b.layout is tangrad.strided:
-        dense = b.expand(a.shape)
+        dense = b.expand(shape)
         indices, values = parts(a)
-        return make(indices, values * dense[tuple(indices)], a.shape, is_coalesced(a))
-    return _common(a, b)
+        return make(indices, values * dense[tuple(indices)], shape, is_coalesced(a))
+    return _common(a, broadcast_to(b, shape))
+
+
+def broadcast_to(t: Any, shape: Any) -> Any:
+    """Repeat a COO tensor along dimensions of size 1 and along new ones, which are sparse."""
+    if tuple(t.shape) == tuple(shape):
+        return t
+    indices, values = parts(t)
+    extra = len(shape) - t.ndim
+    count = extra + indices.shape[0]
+    indices = tangrad.cat((indices.new_zeros((extra, indices.shape[1])), indices))
+    old = (1,) * extra + tuple(t.shape)
+    wide = [d for d in range(count) if old[d] != shape[d] or d < extra]
+    times, stored = math.prod(shape[d] for d in wide), values.shape[0]
+    values = values.expand((stored, *shape[count:]))
+    if wide:
+        places = from_numbers(
+            tangrad.arange(times, device=indices.device), [shape[d] for d in wide]
+        )
+        indices = indices.repeat(1, times)
+        indices[wide] = places.repeat_interleave(stored, 1)
+        values = values.repeat(times, *(1,) * (values.ndim - 1))
+    return make(indices, values, shape, is_coalesced(t) and wide == list(range(len(wide))))
 
 
 def _common(a: Any, b: Any) -> Any:
-    _same_shape("mul", a, b)
     a, b = coalesce(a), coalesce(b)
+    if parts(a)[0].shape[0] != parts(b)[0].shape[0]:
+        raise RuntimeError(
+            "mul: expected 'self' and 'other' to have same number of sparse dimensions, got "
+            f"{parts(a)[0].shape[0]} and {parts(b)[0].shape[0]}"
+        )
     (first, left), (second, right) = parts(a), parts(b)
     sparse = tuple(a.shape[: first.shape[0]])
     mine, theirs = flat_numbers(first, sparse), flat_numbers(second, sparse)
@@ -199,7 +261,7 @@ def div(a: Any, b: Any, rounding_mode: Any = None) -> Any:
     if not _is_number(b):
         raise RuntimeError("Sparse division requires a scalar or zero-dim dense tensor divisor")
     a = a if rounding_mode is None else _distinct(a)
-    return with_values(a, tangrad.div(component(a, "values"), b, rounding_mode=rounding_mode))
+    return _scaled(a, lambda values: tangrad.div(values, b, rounding_mode=rounding_mode))
 
 
 def div_(a: Any, b: Any, rounding_mode: Any = None) -> Any:
@@ -209,18 +271,39 @@ def div_(a: Any, b: Any, rounding_mode: Any = None) -> Any:
 
 def zero_(t: Any) -> Any:
     """Remove all elements, in place."""
-    return _overwrite(t, _empty_like(t), "zero_")
+    return _overwrite(t, _emptied(t), "zero_")
 
 
-def _empty_like(t: Any, *rest: Any) -> Any:
+def _empty_like(
+    t: Any,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: Any = None,
+) -> Any:
+    if memory_format is not None and layout is not tangrad.strided:
+        raise RuntimeError(
+            "memory format option is only supported by strided tensors, not by one of layout "
+            f"{t.layout}; leave it out"
+        )
+    if layout not in (None, t.layout):
+        dtype, device = dtype or t.dtype, device or t.device
+        options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+        if memory_format is None:
+            return tangrad.zeros(t.shape, layout=layout, **options)
+        strided = tangrad.empty(t.shape, memory_format=memory_format, **options)
+        return strided.detach().zero_().requires_grad_(requires_grad)
+    made = _emptied(t, dtype)
+    made = made if device is None else made.to(device)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _emptied(t: Any, dtype: Any = None) -> Any:
     t = t.detach()
-    dtype = next((r for r in rest if isinstance(r, tangrad.dtype)), None)
     if is_compressed(t):
-        starts, others, values = components(t).values()
-        batch = starts.ndim - 1
-        others, values = others.narrow(batch, 0, 0), values.narrow(batch, 0, 0)
-        values = values.to(dtype or t.dtype)
-        return make_compressed(tangrad.zeros_like(starts), others, values, t.shape, t.layout)
+        return without_elements(t).to(dtype or t.dtype)
     indices, values = components(t).values()
     return make(indices[:, :0].clone(), values[:0].to(dtype or t.dtype).clone(), t.shape, True)
 
@@ -292,196 +375,18 @@ def norm(t: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any 
     """Return the norm of all elements of a sparse tensor.
 
     Raises:
-        RuntimeError: along dimensions, which PyTorch refuses as well.
+        RuntimeError, ValueError: along dimensions, or with a dtype, which PyTorch refuses as well.
     """
+    if keepdim:
+        raise RuntimeError("norm_sparse currently does not support keepdim=True")
     if dim is not None and len(_dims(dim)) not in (0, t.ndim):
         raise RuntimeError("norm_sparse currently only supports full reductions")
+    if dtype is not None and p == "fro":
+        raise ValueError("dtype argument is not supported in frobenius norm")
+    if dtype is not None:
+        raise RuntimeError("norm_sparse currently does not support 'dtype' argument")
     values = component(_distinct(t), "values")
     return tangrad.linalg.vector_norm(values, 2 if p in (None, "fro") else p, dtype=dtype)
-
-
-# --- movement and indexing ----------------------------------------------------------------------
-
-
-def permute(t: Any, dims: Any) -> Any:
-    """Reorder dimensions; the sparse ones and the dense ones among themselves."""
-    order = [d % t.ndim for d in dims]
-    if is_compressed(t):
-        last = list(range(t.ndim))
-        if order == last:
-            return t
-        batch = next(iter(components(t).values())).ndim - 1
-        last[batch], last[batch + 1] = batch + 1, batch
-        if order == last:
-            return transposed(t)
-        raise RuntimeError(
-            f"permute: rows and columns of a tensor of layout {t.layout} can be exchanged, not "
-            f"other dimensions (got {order} for shape {list(t.shape)})"
-        )
-    indices, values = parts(t)
-    count = indices.shape[0]
-    if sorted(order[:count]) != list(range(count)):
-        raise RuntimeError(
-            f"permute: a sparse dimension and a dense one cannot change places (got {order} of a "
-            f"tensor of {count} sparse dimensions)"
-        )
-    shape = [t.shape[d] for d in order]
-    if order[count:] != list(range(count, t.ndim)):
-        values = values.permute((0, *(d - count + 1 for d in order[count:])))
-    sparse = order[:count]
-    kept = is_coalesced(t) and (sparse == sorted(sparse) or values.shape[0] < 2)
-    return make(indices[sparse], values, shape, kept)
-
-
-def transpose(t: Any, dim0: int, dim1: int) -> Any:
-    """Exchange two dimensions."""
-    order = list(range(t.ndim))
-    first, second = dim0 % t.ndim, dim1 % t.ndim
-    order[first], order[second] = order[second], order[first]
-    return permute(t, order)
-
-
-def matrix_transpose(t: Any) -> Any:
-    """Transpose a matrix."""
-    if t.ndim > 2:
-        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {t.ndim}D")
-    return permute(t, tuple(reversed(range(t.ndim))))
-
-
-def _kept(t: Any, mask: Any, indices: Any, shape: Any) -> Any:
-    values = parts(t)[1]
-    return make(indices[:, mask], values[mask], shape, is_coalesced(t))
-
-
-def select(t: Any, dim: int, index: int) -> Any:
-    """Return one slice along a dimension: sparse, or dense where no sparse dimension is left."""
-    dim = dim % t.ndim
-    if is_compressed(t):
-        starts, others, _ = components(t).values()
-        if dim >= starts.ndim - 1 or not -t.shape[dim] <= index < t.shape[dim]:
-            return select(to_indices(t), dim, index)
-        values = component(t, "values").select(dim, index)
-        shape = [n for d, n in enumerate(t.shape) if d != dim]
-        starts, others = starts.select(dim, index), others.select(dim, index)
-        return make_compressed(starts, others, values, shape, t.layout)
-    size = t.shape[dim]
-    if not -size <= index < size:
-        raise IndexError(
-            f"select(): index {index} out of range for tensor of size {list(t.shape)} at dimension "
-            f"{dim}"
-        )
-    index = index % size
-    indices, values = parts(t)
-    count = indices.shape[0]
-    shape = [n for d, n in enumerate(t.shape) if d != dim]
-    if dim >= count:
-        return make(indices, values.select(dim - count + 1, index), shape, is_coalesced(t))
-    mask = indices[dim] == index
-    if count == 1:
-        return values[mask].sum(0)
-    others = indices[[d for d in range(count) if d != dim]]
-    return _kept(t, mask, others, shape)
-
-
-def unbind(t: Any, dim: int = 0) -> Any:
-    """Return all slices along a dimension."""
-    return tuple(select(t, dim, k) for k in range(t.shape[dim]))
-
-
-def slice_(t: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
-    """Return what lies between two places along a dimension."""
-    if is_compressed(t):
-        return like(t, slice_(to_indices(t), dim, start, end, step))
-    dim = dim % t.ndim
-    first, last, step = slice(start, end, step).indices(t.shape[dim])
-    length = len(range(first, last, step))
-    indices, values = parts(t)
-    count = indices.shape[0]
-    shape = [length if d == dim else n for d, n in enumerate(t.shape)]
-    if dim >= count:
-        kept = tangrad.arange(first, max(first, last), step, device=values.device)
-        return make(indices, values.index_select(dim - count + 1, kept), shape, is_coalesced(t))
-    place = indices[dim] - first
-    mask = (place >= 0) & (indices[dim] < last) & (place % step == 0)
-    moved = indices.clone()
-    moved[dim] = place.div(step, rounding_mode="floor")
-    return _kept(t, mask, moved, shape)
-
-
-def narrow(t: Any, dim: int, start: int, length: int) -> Any:
-    """Return `length` places along a dimension from `start` on."""
-    start = int(start) + (t.shape[dim] if start < 0 else 0)
-    if start + length > t.shape[dim]:
-        raise RuntimeError(
-            f"start ({start}) + length ({length}) exceeds dimension size ({t.shape[dim]})."
-        )
-    return slice_(t, dim, start, start + length)
-
-
-def index_select(t: Any, dim: int, index: Any) -> Any:
-    """Return the slices along a dimension that a vector of numbers names, in its order."""
-    if is_compressed(t):
-        return like(t, index_select(to_indices(t), dim, index))
-    dim = dim % t.ndim
-    indices, values = parts(t)
-    count, size = indices.shape[0], t.shape[dim]
-    if index.numel() and (int(index.min()) < -size or int(index.max()) >= size):
-        raise IndexError(f"index_select(): index out of range for dimension {dim} of size {size}")
-    wanted = tangrad.where(index < 0, index + size, index)
-    shape = [wanted.shape[0] if d == dim else n for d, n in enumerate(t.shape)]
-    if dim >= count:
-        return make(indices, values.index_select(dim - count + 1, wanted), shape, is_coalesced(t))
-    order = indices[dim].argsort(stable=True)
-    starts = tangrad.searchsorted(indices[dim][order], wanted)
-    ends = tangrad.searchsorted(indices[dim][order], wanted, right=True)
-    place, new = products.ranges(starts, ends - starts)
-    chosen = order[place]
-    moved = indices.index_select(1, chosen)
-    moved[dim] = new
-    return make(moved, values.index_select(0, chosen), shape, False)
-
-
-def unsqueeze(t: Any, dim: int) -> Any:
-    """Insert a dimension of size 1."""
-    if is_compressed(t):
-        return unsqueeze(to_indices(t), dim)
-    dim = dim % (t.ndim + 1)
-    indices, values = parts(t)
-    count = indices.shape[0]
-    shape = [*t.shape[:dim], 1, *t.shape[dim:]]
-    if dim > count:
-        return make(indices, values.unsqueeze(dim - count + 1), shape, is_coalesced(t))
-    zeros = indices.new_zeros((1, indices.shape[1]))
-    return make(tangrad.cat((indices[:dim], zeros, indices[dim:])), values, shape, is_coalesced(t))
-
-
-def cat(tensors: Any, dim: int = 0) -> Any:
-    """Join sparse tensors along a sparse dimension."""
-    if any(t.layout is tangrad.strided for t in tensors):
-        raise RuntimeError("Concatenating sparse tensors, but a dense tensor was found")
-    found = [_as_coo(t) for t in tensors]
-    dim = dim % found[0].ndim
-    indices = [parts(t)[0] for t in found]
-    count = indices[0].shape[0]
-    offset, moved = 0, []
-    for t, places in zip(found, indices, strict=True):
-        others = [(n, m) for d, (n, m) in enumerate(zip(t.shape, found[0].shape, strict=False))]
-        if t.ndim != found[0].ndim or any(n != m for d, (n, m) in enumerate(others) if d != dim):
-            raise RuntimeError(
-                f"All tensors must have the same shape: {list(found[0].shape)} (except in the "
-                f"concatenating dimension), but found shape: {list(t.shape)}"
-            )
-        shifted = places.clone()
-        if dim < count:
-            shifted[dim] += offset
-        offset += t.shape[dim]
-        moved.append(shifted)
-    if dim >= count:
-        raise NotImplementedError("cat: sparse tensors are joined along sparse dimensions")
-    shape = [offset if d == dim else n for d, n in enumerate(found[0].shape)]
-    values = tangrad.cat([parts(t)[1] for t in found])
-    joined = make(tangrad.cat(moved, 1), values, shape, False)
-    return like(tensors[0], joined) if is_compressed(tensors[0]) else joined
 
 
 RECORDED: dict[str, Callable[..., Any]] = {
@@ -492,20 +397,19 @@ RECORDED: dict[str, Callable[..., Any]] = {
     "sub": sub,
     "mul": mul,
     "div": div,
-    "sum": total,
     "norm": norm,
-    "permute": permute,
-    "transpose": transpose,
-    "t": matrix_transpose,
-    "select": select,
-    "unbind": unbind,
-    "slice": slice_,
-    "narrow": narrow,
-    "index_select": index_select,
-    "unsqueeze": unsqueeze,
-    "cat": cat,
-    "concat": cat,
-    "_conj": lambda t: with_values(t, component(t, "values").conj().resolve_conj()),
+    "permute": movement.permute,
+    "transpose": movement.transpose,
+    "t": movement.matrix_transpose,
+    "select": movement.select,
+    "unbind": movement.unbind,
+    "slice": movement.slice_,
+    "narrow": movement.narrow,
+    "index_select": movement.index_select,
+    "unsqueeze": movement.unsqueeze,
+    "cat": movement.cat,
+    "concat": movement.cat,
+    "_conj": lambda t: _scaled(t, lambda values: values.conj().resolve_conj()),
     "conj": lambda t: t if not t.is_complex() else t.conj_physical(),
     "resolve_conj": lambda t: t,
     "resolve_neg": lambda t: t,
@@ -520,11 +424,17 @@ RECORDED: dict[str, Callable[..., Any]] = {
 UNRECORDED: dict[str, Callable[..., Any]] = {
     "mm": products.mm,
     "mv": products.mv,
+    "sum": total,
     "add_": add_,
     "sub_": sub_,
     "mul_": mul_,
     "div_": div_,
     "zero_": zero_,
+    **{
+        f"{name}_": _in_place_on_values(name)
+        for name in ZERO_TO_ZERO
+        if hasattr(tangrad.Tensor, f"{name}_")
+    },
 }
 
 for _layout in ("sparse_coo", *LAYOUTS):

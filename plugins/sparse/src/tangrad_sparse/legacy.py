@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad_sparse import coo
 
 _DTYPES = {
     "BFloat16Tensor": tangrad.bfloat16,
@@ -31,13 +32,10 @@ def made(name: str, dtype: Any, args: tuple[Any, ...], device: Any) -> Any:
                 f"{name}: expected indices, values and a size, got {len(args)} arguments"
             )
         return tangrad.sparse_coo_tensor(*args, dtype=dtype, device=device)
-    size = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+    size = args[0] if len(args) == 1 and isinstance(args[0], tangrad.Size) else args
     if not all(isinstance(n, int) for n in size):
         raise TypeError(f"{name}: expected indices and values, or a size")
-    size = tuple(size) or (0,)
-    indices = tangrad.empty((len(size), 0), dtype=tangrad.int64, device=device)
-    values = tangrad.empty(0, dtype=dtype, device=device)
-    return tangrad.sparse_coo_tensor(indices, values, size)
+    return coo.COO.definition.empty(tuple(size) or (0,), dtype, device)
 
 
 class _SparseType(type):

@@ -21,6 +21,19 @@ def require_strided(layout: Any) -> None:
         )
 
 
+def _of_layout(layout: Any, size: Ints, dtype: Any, device: Any, requires_grad: bool) -> Any:
+    """Return a tensor of another layout that holds no element yet; None where it is strided."""
+    if layout is None or layout is _C.strided:
+        return None
+    if layout.definition is None:
+        require_strided(layout)
+    check_size(size)
+    dtype = _C.get_default_dtype() if dtype is None else dtype
+    device = _C.get_default_device() if device is None else device
+    made = layout.definition.empty(tuple(size), dtype, device)
+    return made.requires_grad_() if requires_grad else made
+
+
 def check_size(size: Ints) -> None:
     if any(n < 0 for n in size):
         raise RuntimeError(
@@ -129,7 +142,8 @@ def empty(
         device: default: `get_default_device()`.
         memory_format: contiguous_format (default) or channels_last.
     """
-    require_strided(layout)
+    if (made := _of_layout(layout, size, dtype, device, requires_grad)) is not None:
+        return made
     if out is not None:
         resized = written(out, size, dtype, device)
         resized = memory.fill_new(resized) if memory.fills_memory else resized
@@ -249,7 +263,9 @@ def empty_like(
     Args:
         memory_format: preserve_format (default) keeps the order of dimensions in memory.
     """
-    require_strided(layout)
+    kind = (input.dtype if dtype is None else dtype, input.device if device is None else device)
+    if (made := _of_layout(layout, input.shape, *kind, requires_grad)) is not None:
+        return made
     if memory_format is not None and input.layout is not _C.strided:
         raise RuntimeError(
             f"memory format option is only supported by strided tensors, not by {input.layout}: "
@@ -278,7 +294,8 @@ def zeros(
     out: Any,
 ) -> Any:
     """Make a tensor of zeros."""
-    require_strided(layout)
+    if (made := _of_layout(layout, size, dtype, device, requires_grad)) is not None:
+        return made
     if out is not None:
         return written(out, size, dtype, device).fill_(0)
     return finished(allocate(size, dtype, device, None).fill_(0), requires_grad)
@@ -376,7 +393,9 @@ def zeros_like(
     memory_format: Any,
 ) -> Any:
     """Make a tensor of zeros like another."""
-    require_strided(layout)
+    kind = (input.dtype if dtype is None else dtype, input.device if device is None else device)
+    if (made := _of_layout(layout, input.shape, *kind, requires_grad)) is not None:
+        return made
     return finished(_empty_like(input, dtype, device, memory_format).fill_(0), requires_grad)
 
 
