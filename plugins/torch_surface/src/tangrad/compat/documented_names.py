@@ -39,12 +39,12 @@ SECTIONS: dict[str, str] = {
         "Tensor.__getitem__ Tensor.add Tensor.shape.__get__ add nn.functional.relu ops.aten.add"
     ),
     "what-is-refused": (
-        "Tensor.conj_physical_ Tensor.layout Tensor.logical_not_ Tensor.nan_to_num_ Tensor.sum "
-        "Tensor.triu_ conj_physical_ ctc_loss distributions.ContinuousBernoulli embedding "
-        "embedding_bag gradient layout nan_to_num_ nn.functional.ctc_loss nn.functional.embedding "
+        "Tensor.conj_physical_ Tensor.layout Tensor.logical_not_ Tensor.nan_to_num_ Tensor.triu_ "
+        "conj_physical_ ctc_loss distributions.ContinuousBernoulli embedding embedding_bag empty "
+        "gradient layout masked.sum nan_to_num_ nn.functional.ctc_loss nn.functional.embedding "
         "nn.functional.embedding_bag nn.functional.linear nn.functional.scaled_grouped_mm "
         "nn.functional.scaled_mm nn.functional.threshold_ optim.swa_utils.AveragedModel "
-        "set_printoptions strided sum threshold_"
+        "set_printoptions strided threshold_ zeros"
     ),
     "results": (
         "Tensor.abs Tensor.angle Tensor.as_strided_scatter Tensor.asinh Tensor.cholesky_inverse "
