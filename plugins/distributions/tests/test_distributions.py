@@ -347,3 +347,23 @@ def test_cases_cover_every_distribution():
     public = {n for n in d.__all__ if isinstance(getattr(d, n), type)}
     wanted = {n for n in public if issubclass(getattr(d, n), d.Distribution)} - abstract
     assert wanted == named
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_continuous_bernoulli_of_extreme_logits_is_finite(value):
+    def program(t):
+        logits = t.tensor([-1e38, -200.0, 200.0, 1e38], requires_grad=True)
+        found = t.distributions.ContinuousBernoulli(logits=logits).log_prob(t.tensor(value))
+        found.sum().backward()
+        return found.tolist(), logits.grad.tolist()
+
+    (found, gradient), (wanted, theirs) = program(tangrad), program(torch)
+    assert found == pytest.approx(wanted, rel=1e-5)
+    assert gradient == pytest.approx(theirs, abs=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Singular|Low")
+def test_degrees_of_freedom_may_be_an_integer():
+    wishart = d.Wishart(tangrad.tensor(1), tangrad.tensor([[1.0]]))
+    assert wishart.sample((3, 2)).shape == (3, 2, 1, 1)
+    assert wishart.sample().dtype == tangrad.float32

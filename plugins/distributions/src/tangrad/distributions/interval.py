@@ -9,7 +9,12 @@ import tangrad
 from tangrad.distributions import constraints
 from tangrad.distributions.counts import ProbsOrLogits
 from tangrad.distributions.distribution import Distribution, ExponentialFamily
-from tangrad.distributions.utils import broadcast_all, clamp_probs
+from tangrad.distributions.utils import (
+    broadcast_all,
+    clamp_probs,
+    lazy_property,
+    logits_to_probs,
+)
 
 __all__ = ["Beta", "ContinuousBernoulli", "Dirichlet", "Uniform"]
 
@@ -243,6 +248,11 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
                 raise ValueError("The parameter probs has invalid values")
             probs = clamp_probs(probs)
         self._take_either(validate_args, probs, logits)
+
+    @lazy_property
+    def probs(self) -> Any:
+        """The probabilities, of which none is 0 or 1."""
+        return clamp_probs(logits_to_probs(self.logits, True))
 
     def _stable(self) -> Any:
         """Return where the closed forms keep their digits."""

@@ -133,10 +133,11 @@ class Wishart(HasScaleMatrix, ExponentialFamily):
         return bool(self.df.lt(self._event_shape[-1]).any())
 
     def _bartlett(self, sample_shape: Any) -> Any:
-        tiny = tangrad.finfo(self.df.dtype).tiny
+        dtype = self._unbroadcasted_scale_tril.dtype  # degrees of freedom may be integers
+        tiny = tangrad.finfo(dtype).tiny
         diagonal = self._chi2.rsample(sample_shape).sqrt().clamp(min=tiny).diag_embed()
         shape = self._extended_shape(sample_shape)
-        noise = standard_normal(shape, self.df.dtype, self.df.device)
+        noise = standard_normal(shape, dtype, self.df.device)
         return scatter_of(self._unbroadcasted_scale_tril @ (diagonal + noise.tril(-1)))
 
     def log_prob(self, value: Any) -> Any:
