@@ -190,6 +190,7 @@ def main() -> int:
     print(f"passed before and fail: {len(worse)}", *worse[: options.show], sep="\n  ")
     # What did not run this time keeps its place in the report.
     kept = {key: {**before.get(key, {}), **made[key]} for key in ("files", "runs")}
+    kept["files"] = {file: kept["files"][file] for file in kept["runs"]}
     merged = {**made, **kept}
     if options.only:
         merged["files"] = {

@@ -95,3 +95,10 @@ def test_numbers_are_as_many_as_tensors(name, second):
     for t in (tangrad, torch):
         with pytest.raises(RuntimeError, match="must have same number of elements as scalar list"):
             getattr(t, name)([t.ones(1), t.ones(1)], second)
+
+
+def test_calls_in_place_return_the_list_that_they_were_given():
+    given = [tangrad.ones(2), tangrad.ones(1)]
+    for name, operands in (("add", (1.0,)), ("mul", (2.0,)), ("zero", ()), ("neg", ())):
+        assert getattr(tangrad, f"_foreach_{name}_")(given, *operands) is given
+    assert [x.tolist() for x in given] == [[0.0, 0.0], [0.0]]

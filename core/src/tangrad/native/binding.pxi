@@ -443,6 +443,8 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
         return as_number(op, k, value)
     if code == P_TENSORS:
         if plain_tensors(value):
+            if op.written_lists >> k & 1 and PyList_CheckExact(<object>value):
+                return <object>value  # what a call in place returns
             return list(<object>value)
         if not isinstance(<object>value, (tuple, list)):
             if isinstance(<object>value, Tensor) and k != op.varargs or not hasattr(<object>value, "__iter__"):

@@ -217,6 +217,13 @@ cdef class Op:
         return {p.name: p.default for p in self.definition.schema.params if p.keyword_only and not p.required} or None
 
     @property
+    def tags(self):
+        # What PyTorch says of ops beside their signatures, as far as the kind of a kernel tells it.
+        import tangrad
+        of_kind = {OP_POINTWISE: tangrad.Tag.pointwise, OP_REDUCTION: tangrad.Tag.reduction}
+        return [tangrad.Tag.pt2_compliant_tag] + [of_kind[kind] for kind in of_kind if kind == self.kind_]
+
+    @property
     def parameter_names(self):
         return self.names
 

@@ -412,7 +412,7 @@ def _check_kthvalue(self: Any, k: int, dim: int) -> None:
         raise IndexError(f"kthvalue(): Expected reduction dim {dim} to have non-zero size.")
     if k < 1 or k > length:
         raise RuntimeError(
-            f"kthvalue: selected number k out of range: got k={k} for dimension {dim} of a tensor "
+            f"kthvalue(): selected number k out of range for dimension {dim}: got {k} for a tensor "
             f"of shape {tuple(self.shape)}; k must be between 1 and {length}"
         )
 

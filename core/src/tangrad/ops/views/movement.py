@@ -349,7 +349,7 @@ permute = view(
         s(s.tensor(), (), ()),
     ],
     errors=lambda s: [
-        (s(s.tensor(2, 3), (0, 1), (0,)), RuntimeError, "same number of elements"),
+        (s(s.tensor(2, 3), (0, 1), (0,)), RuntimeError, "same number of dims"),
         (s(s.tensor(2, 3), (0, 0), (0, 1)), RuntimeError, "repeated dim|multiple times"),
         (s(s.tensor(2, 3), (0, 1), (1, 1)), RuntimeError, "repeated dim|multiple times"),
     ],
@@ -358,8 +358,8 @@ def movedim(self: Any, source: Ints, destination: Ints) -> Any:
     """Move dimensions to new positions; the others keep their order."""
     if len(source) != len(destination):
         raise RuntimeError(
-            "movedim: Invalid source or destination dims: source and destination must contain "
-            f"the same number of elements, got {list(source)} and {list(destination)}"
+            f"movedim: Invalid source or destination dims: source ({list(source)} dims) should "
+            f"contain the same number of dims as destination ({list(destination)} dims)"
         )
     order: list[int] = [-1] * self.ndim
     if self.ndim == 0:

@@ -87,12 +87,11 @@ SECTIONS: dict[str, str] = {
     ),
     "not-there-yet": "Tensor.index jagged",
     "what-pytorchs-own-tests-ask-for": (
-        "Tag.pointwise Tensor._cdata Tensor.bool Tensor.cpu Tensor.grad Tensor.index_reduce "
-        "Tensor.put_ Tensor.resize_ Tensor.scatter_reduce Tensor.to_dense _foreach_add_ "
-        "_foreach_mul_ _foreach_zero_ autograd.functional.jacobian autograd.grad bool complex32 "
-        "complex64 cpu float16 func.functional_call func.grad func.jacfwd func.jvp func.vjp "
-        "func.vmap fx.symbolic_trace index_reduce nn.functional nn.functional.elu_ "
-        "nn.functional.grad nn.functional.interpolate nn.functional.leaky_relu_ "
+        "Tensor._cdata Tensor.bool Tensor.cpu Tensor.grad Tensor.index_reduce Tensor.put_ "
+        "Tensor.resize_ Tensor.scatter_reduce Tensor.to_dense autograd.functional.jacobian "
+        "autograd.grad bool complex32 complex64 cpu float16 func.functional_call func.grad "
+        "func.jacfwd func.jvp func.vjp func.vmap fx.symbolic_trace index_reduce nn.functional "
+        "nn.functional.elu_ nn.functional.grad nn.functional.interpolate nn.functional.leaky_relu_ "
         "nn.functional.max_unpool1d nn.functional.threshold_ nn.grad ops.aten.add.Tensor "
         "scatter_reduce threshold_ uint8 use_deterministic_algorithms vmap"
     ),
