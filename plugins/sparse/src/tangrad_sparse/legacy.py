@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad_sparse import coo
 
 _DTYPES = {
     "BFloat16Tensor": tangrad.bfloat16,
@@ -35,7 +34,7 @@ def made(name: str, dtype: Any, args: tuple[Any, ...], device: Any) -> Any:
     size = args[0] if len(args) == 1 and isinstance(args[0], tangrad.Size) else args
     if not all(isinstance(n, int) for n in size):
         raise TypeError(f"{name}: expected indices and values, or a size")
-    return coo.COO.definition.empty(tuple(size) or (0,), dtype, device)
+    return tangrad.sparse_coo_tensor(tuple(size) or (0,), dtype=dtype, device=device)
 
 
 class _SparseType(type):
