@@ -126,8 +126,9 @@ class Tracer(TracerBase):
         """Return a copy; the modules that it looks into for functions stay the same."""
         made = type(self).__new__(type(self))
         memo[id(self)] = made
+        deep = functools.partial(copy.deepcopy, memo=memo)
         for key, value in self.__dict__.items():
-            kept = copy.copy if key == "_autowrap_search" else partial(copy.deepcopy, memo=memo)
+            kept = copy.copy if key == "_autowrap_search" else deep
             made.__dict__[key] = kept(value)
         return made
 
