@@ -127,7 +127,15 @@ class PluginError(RuntimeError):
 class _Scan:
     """Hold what one look at the installed distributions found, and what was made of it."""
 
-    __slots__ = ("distributions", "enabled", "failures", "fingerprint", "loaded", "names", "plugins")
+    __slots__ = (
+        "distributions",
+        "enabled",
+        "failures",
+        "fingerprint",
+        "loaded",
+        "names",
+        "plugins",
+    )
 
     def __init__(self) -> None:
         self.fingerprint = _fingerprint()
