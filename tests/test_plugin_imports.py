@@ -160,7 +160,8 @@ def refused(path: Path) -> list[str]:
             if not (is_allowed(m, n) or is_own(package_of(path), m, n))
         ]
         return [f"line {line}: {what}" for line, what in [*found, *private_uses(path, tree)]]
-    hidden = hidden_names() - set(re.findall(r"\b_\w+", " ".join(DECLARED.findall(text))))
+    own = private_names(package_of(path))
+    hidden = hidden_names() - own - set(re.findall(r"\b_\w+", " ".join(DECLARED.findall(text))))
     lines = enumerate(text.split("\n"), 1)
     return [f"line {k}: {line.strip()}" for k, line in lines if bad(line, hidden)]
 

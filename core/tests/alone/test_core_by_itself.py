@@ -83,6 +83,7 @@ MISSING = {
     "optim": "tangrad-optim",
     "distributions": "tangrad-distributions",
     "utils.data": "tangrad-data",
+    "utils.checkpoint": "tangrad-nn",
     "utils.flop_counter": "tangrad-nn",
     "library": "tangrad-torch-surface",
     "masked": "tangrad-torch-surface",

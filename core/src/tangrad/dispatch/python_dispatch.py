@@ -8,6 +8,7 @@ from tangrad import _C
 from tangrad.dispatch.binding import handled_form, public_form
 from tangrad.dispatch.random_state import drawn
 from tangrad.dispatch.stack import Stack, current, flat_tensors
+from tangrad.tensor import indexing
 
 
 def recorded(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:
@@ -221,6 +222,9 @@ def offered_at_masks(name: str, x: Any, indices: list[Any], *rest: Any) -> Any:
         return NotImplemented
     op = _C.lookup_op(name)
     return _offer(stack, op, op, args, None)
+
+
+indexing.offer_at_masks = offered_at_masks
 
 
 def detached(t: _C.Tensor) -> _C.Tensor:

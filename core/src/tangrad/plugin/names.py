@@ -72,8 +72,9 @@ _PLACES = {
     },
     # Watch programs: ops, modules, stretches of time.
     "observe": {
-        "_C": "op_calls value_reads",
+        "_C": "op_calls value_reads walk_is_selective walks",
         "autograd.observed_calls": "is_silent of_modules program_line silent tensors_in",
+        "autograd.saved_arguments": "SavedArguments",
         "dispatch.intercept": "intercepted pop_observer push_observer",
         "dispatch.phases": "done_elsewhere phase phase_is_watched unwatch_phases watch_phases",
         "nn.modules.interception": "intercepted_modules",

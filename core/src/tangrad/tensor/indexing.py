@@ -137,16 +137,19 @@ def setitem(x: Any, index: Any, value: Any, ops: IndexingOps | None = None) -> N
     ops.index_put_(target, indices, value, False)
 
 
+def offer_at_masks(name: str, x: Any, indices: list[Any], *rest: Any) -> Any:
+    """Offer an indexing to handlers of dispatch, which replaces this; NotImplemented: none."""
+    return NotImplemented
+
+
 def _offered(name: str, x: Any, collected: Sequence[tuple[int, Any]], *rest: Any) -> Any:
     if not any(_is_mask(item) for _, item in collected):
         return NotImplemented
-    from tangrad.dispatch.python_dispatch import offered_at_masks
-
     indices: list[Any] = []
     dim = 0
     for place, item in collected:
         indices, dim = [*indices, *[None] * (place - dim), item], place + _consumed(item)
-    return offered_at_masks(name, x, indices, *rest)
+    return offer_at_masks(name, x, indices, *rest)
 
 
 def _converts_itself(x: Any) -> bool:

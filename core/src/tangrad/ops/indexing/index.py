@@ -358,8 +358,7 @@ def _masked_select_vjp(g: Any, self_meta: Any, mask: Any) -> Any:
 
 def _check_masked_select(self: Any, mask: Any) -> None:
     _require_mask("masked_select", mask)
-    if self.shape != mask.shape:
-        tangrad.broadcast_shapes(self.shape, mask.shape)
+    tangrad.broadcast_shapes(self.shape, mask.shape)
 
 
 masked_select = op(

@@ -268,7 +268,7 @@ def einsum(equation: str, operands: Sequence[Any]) -> Any:
     ranks = tuple([x.ndim for x in operands])
     if len(operands) == 2:
         plan = _product_of(equation, ranks)
-        if plan is not None and (found := _product(*operands, plan)) is not None:
+        if plan is not None and (found := _product(operands[0], operands[1], plan)) is not None:
             return found
     if 0 < len(operands) <= 2:
         orders = _outer_orders(equation, ranks)

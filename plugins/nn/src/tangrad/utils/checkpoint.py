@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import tangrad
-from tangrad import _C
 from tangrad.amp.state import HOST_TYPE, USUAL_ACCELERATOR
-from tangrad.autograd.observed_calls import tensors_in
+from tangrad.plugin import SavedArguments, tensors_in, walk_is_selective, walks
 from tangrad.random import get_default_generator
 from tangrad.utils.selective_checkpoint import (
     CheckpointPolicy,
@@ -217,7 +216,7 @@ class CheckpointFunction(tangrad.autograd.Function):
         Raises:
             RuntimeError: the walk is for some inputs alone, which it would not know of.
         """
-        if _C.walk_is_selective():
+        if walk_is_selective():
             raise RuntimeError(
                 "torch.utils.checkpoint is incompatible with autograd.grad() and with "
                 "backward(inputs=...) if use_reentrant=True: pass use_reentrant=False"
@@ -315,9 +314,9 @@ class _Region:
         return _Slot(len(self.saved) - 1)
 
     def unpack(self, slot: _Slot) -> Any:
-        walks = _C.walks() or [0]
-        self.values = {walk: self.values[walk] for walk in walks if walk in self.values}
-        now = walks[0]
+        under = walks() or [0]
+        self.values = {walk: self.values[walk] for walk in under if walk in self.values}
+        now = under[0]
         if now == 0 or now not in self.values:
             self.values[now] = self._computed_again()
         if slot.index not in self.values[now]:
@@ -378,33 +377,6 @@ def _as_it_is(x: Any) -> Any:
     return x
 
 
-class _CheckpointedArguments(_C.FunctionNode):
-    """A call's arguments, its tensors saved as every node saves: with their versions, by hooks.
-
-    So a write after the call is an error when the function is to run again, and a checkpoint
-    inside another one keeps nothing.
-    """
-
-    def __init__(self, args: tuple[Any, ...]) -> None:
-        self.places = [i for i, a in enumerate(args) if isinstance(a, tangrad.Tensor)]
-        tensors = [args[i] for i in self.places]
-        self._take_edges(tensors)
-        self._save(tensors, range(len(tensors)))
-        hooked = bool(getattr(_C._saved_hooks, "stack", None))
-        self.args = [None if hooked and i in self.places else a for i, a in enumerate(args)]
-
-    def again(self) -> list[Any]:
-        """Return the arguments for the second run.
-
-        Raises:
-            RuntimeError: one was written since.
-        """
-        args = list(self.args)
-        for i, tensor in zip(self.places, self._saved(), strict=True):
-            args[i] = tensor if args[i] is None else args[i]
-        return args
-
-
 def checkpoint(
     function: Callable[..., Any],
     *args: Any,
@@ -459,7 +431,7 @@ def checkpoint(
         with first:
             return function(*args, **kwargs)
     surroundings = _RunState((args, kwargs), preserve)
-    arguments = _CheckpointedArguments(args)
+    arguments = SavedArguments(args)
 
     calls = _Calls() if (debug if _switches.debug is None else _switches.debug) else None
 
