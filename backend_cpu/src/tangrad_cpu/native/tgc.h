@@ -69,6 +69,18 @@ typedef struct tgc_fingerprint {
 typedef void (*tgc_task)(int64_t index, void *context);
 void tgc_parallel(int64_t tasks, tgc_task task, void *context);
 
+/* Whether the dimensions of a tensor from one on lie in memory in row-major order, without gaps. */
+static inline int tgc_is_contiguous(const tg_view *view, int from)
+{
+    int64_t expected = 1;
+    for (int d = view->ndim - 1; d >= from; d--) {
+        if (view->shape[d] != 1 && view->strides[d] != expected)
+            return 0;
+        expected *= view->shape[d];
+    }
+    return 1;
+}
+
 /* How many tasks of at least `grain` elements n elements make, at most `most`. */
 static inline int64_t tgc_tasks(int64_t n, int64_t grain, int64_t most)
 {

@@ -133,17 +133,6 @@ static void copy_task(int64_t task, void *context)
         copy_plane(c->to->data + plane * bytes, plane, c);
 }
 
-static int is_dense(const tg_view *v, int from)
-{
-    int64_t expected = 1;
-    for (int d = v->ndim - 1; d >= from; d--) {
-        if (v->shape[d] != 1 && v->strides[d] != expected)
-            return 0;
-        expected *= v->shape[d];
-    }
-    return 1;
-}
-
 int64_t TGC(tgc_operand_phase)(const tgc_windows *w)
 {
     int last = w->ndim - 1;
@@ -165,7 +154,7 @@ static int lay_out(copy *c, tgc_operand *to, const tg_view *v, const tgc_windows
     to->deferred = NULL;
     for (int d = 0; d < spatial; d++)
         to->step[d] = v->strides[d + 2];
-    if (!grow && !phase && v->dtype == w->dtype && is_dense(v, dense))
+    if (!grow && !phase && v->dtype == w->dtype && tgc_is_contiguous(v, dense))
         return 0;
     *c = (copy){.to = to, .view = v, .w = w, .spatial = spatial, .grow = grow, .area = 1};
     for (int d = spatial - 1; d >= 0; d--) {

@@ -65,17 +65,6 @@ static void tabulate(const gradient *j, const tg_view *self)
         memset(j->table + k * row + j->rows * item, 0, (size_t)(row - j->rows * item));
 }
 
-static int in_order(const tg_view *view)
-{
-    int64_t expected = 1;
-    for (int d = view->ndim - 1; d >= 0; d--) {
-        if (view->shape[d] != 1 && view->strides[d] != expected)
-            return 0;
-        expected *= view->shape[d];
-    }
-    return 1;
-}
-
 static int pdist_backward(const tg_call *call, void *context)
 {
     const tg_view *g = call->args[0].value.tensors, *self = call->args[1].value.tensors;
@@ -87,7 +76,8 @@ static int pdist_backward(const tg_call *call, void *context)
     (void)context;
     if (p != 1 && p != 2 && p != INFINITY)
         return TG_DECLINED;
-    if (!in_order(g) || !in_order(self) || !in_order(distance) || !in_order(out) || j.rows < 2 || j.width < 1)
+    const int straight = tgc_is_contiguous(g, 0) && tgc_is_contiguous(self, 0) && tgc_is_contiguous(distance, 0);
+    if (!straight || !tgc_is_contiguous(out, 0) || j.rows < 2 || j.width < 1)
         return TG_DECLINED;
     j.pairs = j.rows * (j.rows - 1) / 2;
     j.padded = (j.rows + PADDING - 1) / PADDING * PADDING;

@@ -11,17 +11,6 @@
 
 /* --- where the elements of a tensor lie ------------------------------------------------------- */
 
-static int is_contiguous(const tg_view *view)
-{
-    int64_t expected = 1;
-    for (int d = view->ndim - 1; d >= 0; d--) {
-        if (view->shape[d] != 1 && view->strides[d] != expected)
-            return 0;
-        expected *= view->shape[d];
-    }
-    return 1;
-}
-
 /* The distance, in elements, of the element at a position in row-major order. */
 static int64_t element_at(const tg_view *view, int64_t position)
 {
@@ -92,7 +81,7 @@ static void fill_task(int64_t index, void *context)
 static int run(fill *job, const tg_view *out, make make, uint64_t seed, uint64_t offset)
 {
     job->out = out;
-    job->out_contiguous = is_contiguous(out);
+    job->out_contiguous = tgc_is_contiguous(out, 0);
     job->make = make;
     job->tasks = tgc_tasks(out->numel, GRAIN, MOST_TASKS);
     job->stream.offset = offset;
@@ -335,7 +324,7 @@ static int bernoulli_tensor(const tg_call *call, void *context)
     (void)context;
     const tg_view *in = call->args[0].value.tensors;
     _Bool refused = 0;
-    fill job = {.in = in, .in_contiguous = is_contiguous(in), .refused = &refused};
+    fill job = {.in = in, .in_contiguous = tgc_is_contiguous(in, 0), .refused = &refused};
     run(&job, call->outs, in->dtype == TGC_FLOAT64 ? make_bernoulli_of_doubles : make_bernoulli_of_floats,
         seed_of(call), offset_of(call));
     if (refused)
@@ -419,7 +408,7 @@ static int poisson_tensor(const tg_call *call, void *context)
     (void)context;
     const tg_view *in = call->args[0].value.tensors;
     _Bool refused = 0;
-    fill job = {.in = in, .in_contiguous = is_contiguous(in), .refused = &refused};
+    fill job = {.in = in, .in_contiguous = tgc_is_contiguous(in, 0), .refused = &refused};
     run(&job, call->outs, make_poisson, seed_of(call), offset_of(call));
     if (refused)
         return tgc_error("RuntimeError", "invalid Poisson rate, expected rate to be non-negative: the tensor of rates has "
@@ -471,7 +460,7 @@ static void make_dropout_of_doubles(const fill *job, int64_t first, int64_t n, v
 static int run_dropout(fill *job, const tg_view *out, const tg_view *in, double p, uint64_t seed, uint64_t offset)
 {
     job->in = in;
-    job->in_contiguous = is_contiguous(in);
+    job->in_contiguous = tgc_is_contiguous(in, 0);
     job->threshold = tgc_threshold((float)p);
     return run(job, out, in->dtype == TGC_FLOAT64 ? make_dropout_of_doubles : make_dropout_of_floats, seed, offset);
 }

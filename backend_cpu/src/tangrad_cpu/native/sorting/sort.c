@@ -426,17 +426,6 @@ static void search_task(int64_t task, void *context)
                  j->right, places, out_step);
 }
 
-static int without_gaps(const tg_view *view)
-{
-    int64_t step = 1;
-    for (int d = view->ndim - 1; d >= 0; d--) {
-        if (view->shape[d] != 1 && view->strides[d] != step)
-            return 0;
-        step *= view->shape[d];
-    }
-    return 1;
-}
-
 static int search(const tg_call *call, void *context)
 {
     const tg_argument *args = call->args;
@@ -445,7 +434,7 @@ static int search(const tg_call *call, void *context)
     (void)context;
     if (j.x->numel == 0)
         return 0;
-    j.flat = j.rows->ndim == 1 && without_gaps(j.x) && without_gaps(j.out);
+    j.flat = j.rows->ndim == 1 && tgc_is_contiguous(j.x, 0) && tgc_is_contiguous(j.out, 0);
     j.length = j.flat ? j.x->numel : j.x->shape[j.x->ndim - 1];
     j.pieces = tgc_tasks(j.length, GRAIN, 64);
     tgc_parallel(j.x->numel / j.length * j.pieces, search_task, &j);
