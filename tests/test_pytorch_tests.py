@@ -70,7 +70,7 @@ def missed(kind: str, name: str, text: str = "") -> dict[str, str]:
             missed("MissingPluginError", "", "'tangrad.nested.nested_tensor' does not exist"),
             "apart",
         ),
-        (missed("NotImplementedError", "", "torch.sparse_bsr has no definition: it"), "apart"),
+        (missed("NotImplementedError", "", "torch.sparse_bsr has no definition: it"), "raised"),
         (missed("AttributeError", "itt"), "name"),
         (missed("AttributeError", "_lazy_clone"), "private"),
         (missed("PrivateName", "torch._refs.sum"), "private"),

@@ -17,7 +17,7 @@ CAUSES = {
     "hang": "over the time for a test",
     "crash": "the process ended",
     "skipped": "the test skipped itself, or could not be loaded",
-    "apart": "asks for nested tensors or compressed sparse layouts that are not there",
+    "apart": "asks for nested tensors, which are not there",
     "private": "asks for a private name, as listed, or for a part of PyTorch's build",
 }
 # What counts against no share: it is not asked for.
@@ -31,10 +31,7 @@ MISSED = re.compile(
 )
 # What a test, which expects another error, has met in place of it.
 MET = re.compile(r"does not match (?:\"private name ([\w.]+)\"|\".*has no 'tangrad([\w.]+)')")
-APART = re.compile(
-    r"(?:to_)?sparse_(?:csc|bsr|bsc)\b.* (?:has no definition|makes or takes|are made by)"
-    r"|nested_tensor"
-)
+APART = re.compile(r"nested_tensor")
 # Why a test skips itself where a part of PyTorch's own build is not there.
 BUILD = re.compile(r"MKL-?DNN|NNPACK|ITT is required", re.IGNORECASE)
 # What answers or stands for private modules, asked or used as what it is not.
