@@ -51,8 +51,8 @@ def test_a_module_is_found_in_the_folder_of_its_package(folders: list[Path]) -> 
     found = run(
         folders,
         "import tangrad, tangrad.nn.functional, tangrad.optim.lr_scheduler, tangrad.utils.data\n"
-        "import tangrad.utils.checkpoint\n"
-        "for module in (tangrad, tangrad.utils.checkpoint, tangrad.nn.functional,\n"
+        "import tangrad.utils.hooks\n"
+        "for module in (tangrad, tangrad.utils.hooks, tangrad.nn.functional,\n"
         "               tangrad.optim.lr_scheduler, tangrad.utils.data):\n"
         "    print(module.__file__)",
     )

@@ -25,6 +25,7 @@ REFUSED = (
     "cannot be an argument",
     "gives its tensor another shape",
     "requires grad is written in place",
+    "returns a list that it was given",
 )
 
 

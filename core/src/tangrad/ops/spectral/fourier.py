@@ -326,7 +326,8 @@ def _errors(s: Any) -> list[Any]:
 
 
 def _real_errors(s: Any) -> list[Any]:
-    return [*_errors(s), (s(s.tensor(4, dtype="complex64")), RuntimeError, "expects a real input")]
+    of_complex = s(s.tensor(4, dtype="complex64"))
+    return [*_errors(s), (of_complex, RuntimeError, "expects a real-valued input")]
 
 
 @composite(

@@ -148,7 +148,7 @@ def _errors_two(s: Any) -> list[Any]:
 def _real_errors_n(s: Any) -> list[Any]:
     return [
         *_errors_n(s),
-        (s(s.tensor(2, 3, dtype="complex64")), RuntimeError, "expects a real input"),
+        (s(s.tensor(2, 3, dtype="complex64")), RuntimeError, "expects a real-valued input"),
     ]
 
 
