@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from compiled_ops import REFUSED, call_of, flat, outcome
+from compiled_ops import REFUSED, call_of, called, flat, outcome
 
 import tangrad
 
@@ -57,7 +57,7 @@ def _compare(op: Any, sample: Any, grad: bool) -> tuple[int, int, str]:
     if not _first(call_of(sample, False)[0]):
         return 0, 0, ""
     fast = tangrad.compile(
-        lambda *args, **kwargs: op(*args, **kwargs),
+        called(op),
         fullgraph=True,
         dynamic=True,
         recompile_limit=99,
@@ -68,7 +68,7 @@ def _compare(op: Any, sample: Any, grad: bool) -> tuple[int, int, str]:
         warnings.simplefilter("ignore")
         for rows in SIZES:
             try:
-                wanted = _outcome(op, sample, rows, grad)
+                wanted = _outcome(called(op), sample, rows, grad)
             except (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError):
                 continue
             try:
