@@ -110,6 +110,13 @@ def test_only_tests_that_pass_on_pytorch_count() -> None:
     ] * 2
 
 
+def test_layouts_that_are_not_asked_for_are_apart_by_name() -> None:
+    names = ("t_SparseCSR_float64", "t_SparseCSC_float64", "t_SparseCSR_SparseBSC")
+    passed = {name: {"verdict": "pass"} for name in names}
+    found = part("causes").compare(passed, passed)
+    assert [found[name]["cause"] for name in names] == ["", "apart", "apart"]
+
+
 def test_what_passed_and_fails_is_told() -> None:
     good, bad = {"cause": ""}, {"cause": "value", "kind": "E", "text": "1 != 2\nmore"}
     before = {"files": {"f.py": {"a": good, "b": bad}}}

@@ -17,7 +17,7 @@ CAUSES = {
     "hang": "over the time for a test",
     "crash": "the process ended",
     "skipped": "the test skipped itself, or could not be loaded",
-    "apart": "asks for nested tensors, which are not there",
+    "apart": "asks for nested tensors, or is named after CSC, BSR or BSC, whether it passes or not",
     "private": "asks for a private name, as listed, or for a part of PyTorch's build",
 }
 # What counts against no share: it is not asked for.
@@ -32,6 +32,7 @@ MISSED = re.compile(
 # What a test, which expects another error, has met in place of it.
 MET = re.compile(r"does not match (?:\"private name ([\w.]+)\"|\".*has no 'tangrad([\w.]+)')")
 APART = re.compile(r"nested_tensor")
+NAMED_APART = re.compile(r"Sparse(?:CSC|BSR|BSC)")
 # Why a test skips itself where a part of PyTorch's own build is not there.
 BUILD = re.compile(r"MKL-?DNN|NNPACK|ITT is required", re.IGNORECASE)
 # What answers or stands for private modules, asked or used as what it is not.
@@ -123,7 +124,8 @@ def compare(
         if here is None or here["verdict"] == "start":  # the time was up before it
             continue
         details = {key: here.get(key, "") for key in ("kind", "text", "at", "raised")}
-        found[name] = {"cause": cause(here), **(details if cause(here) else {})}
+        why = "apart" if NAMED_APART.search(name) else cause(here)
+        found[name] = {"cause": why, **(details if why else {})}
     return found
 
 
