@@ -144,6 +144,8 @@ def test_the_page_keeps_rows_of_files_that_did_not_run() -> None:
     row = next(line for line in first.splitlines() if "`f.py`" in line)
     assert row in both
     assert "def | 2000-01-02 |" in both
+    nothing = {"torch": "2.13.0", "files": {"f.py": {}}, "runs": {"f.py": {}}}
+    assert row in make(nothing, before=first)
     assert "| all | 6 | 2 |" in both
     again = make(report_of("f.py", commit="ghi", date="2000-01-03"), before=both)
     assert "abc" not in again
