@@ -157,3 +157,31 @@ def test_patterns_match_as_they_do_elsewhere(pattern: str, yes: list[str], no: l
 def test_patterns_that_cannot_be_bounded_are_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match="regular expression|repetition"):
         Pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    ("node", "shapes", "result"),
+    [
+        ("Conv (a, b)", [(1, 256, 56, 56), (512, 256, 1, 1)], (1, 512, 56, 56)),
+        ("Conv (a, b)", [(1, 1024, 1, 1), (1000, 1024, 1, 1)], (1, 1000, 1, 1)),
+        ("ConvTranspose (a, b)", [(1, 512, 56, 56), (512, 64, 1, 1)], (1, 64, 56, 56)),
+        ("BatchNormalization (a, b, b, b, b)", [(64, 2048, 1, 1), (2048,)], (64, 2048, 1, 1)),
+        ("Gemm <transB=1> (a, b)", [(1, 8192), (8192, 8192)], (1, 8192)),
+        ('Einsum <equation="ik,kj->ij"> (a, b)', [(1, 40000), (40000, 1)], (1, 1)),
+        ("GatherElements <axis=1> (a, c)", [(40000, 1), (1, 40000)], (1, 40000)),
+    ],
+)
+def test_operands_that_do_not_broadcast_are_not_taken_for_such(
+    node: str, shapes: list[tuple[int, ...]], result: tuple[int, ...]
+) -> None:
+    a, b = shapes
+    of_b = "int64" if "c)" in node else "float"
+    name = "c" if "c)" in node else "b"
+    kinds = [
+        f"float[{','.join(map(str, a))}] a", f"{of_b}[{','.join(map(str, b))}] {name}",
+    ]  # fmt: skip
+    wanted = ",".join("ABCD"[: len(result)])
+    module = load(f"g ({', '.join(kinds)}) => (float[{wanted}] y) {{ y = {node} }}")
+    second = tangrad.zeros(b, dtype=tangrad.int64) if of_b == "int64" else tangrad.zeros(b)
+    module.memory_limit = 2**30
+    assert module(tangrad.zeros(a), second).shape == result

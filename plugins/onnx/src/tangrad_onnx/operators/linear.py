@@ -13,7 +13,7 @@ from tangrad_onnx.limits import checked_count
 from tangrad_onnx.operators.registry import operator
 
 
-def _multiplied(a: Any, b: Any, *zeros: Any) -> None:
+def multiplied(a: Any, b: Any, *zeros: Any) -> None:
     """Refuse a product of more elements than the run may hold."""
     if a.ndim and b.ndim:
         rows, columns = a.shape[-2:-1], b.shape[-1:] if b.ndim > 1 else ()
@@ -21,12 +21,12 @@ def _multiplied(a: Any, b: Any, *zeros: Any) -> None:
         checked_count([*batch, *rows, *columns], a.element_size() if isinstance(a, Tensor) else 8)
 
 
-@operator(grows=_multiplied)
+@operator(grows=multiplied)
 def MatMul(a: Any, b: Any) -> Any:
     return tangrad.matmul(a, b)
 
 
-@operator()
+@operator(grows=False)
 def Gemm(
     a: Any,
     b: Any,
@@ -50,7 +50,7 @@ def Gemm(
     return product + (c if beta == 1 else (c * beta).to(c.dtype))
 
 
-@operator()
+@operator(grows=False)
 def Einsum(*operands: Any, equation: str) -> Any:
     equation = equation.replace(" ", "")
     _check_einsum(equation, operands)

@@ -15,7 +15,7 @@ def _over_channels(p: Any, x: Any) -> Any:
     return p.reshape(-1, *([1] * (x.ndim - 2)))
 
 
-@operator()
+@operator(grows=False)
 def BatchNormalization(
     x: Any,
     scale: Any,
@@ -43,14 +43,14 @@ def BatchNormalization(
     return y.to(x.dtype), new_mean, new_var
 
 
-@operator()
+@operator(grows=False)
 def InstanceNormalization(x: Any, scale: Any, bias: Any, *, epsilon: float = 1e-5) -> Any:
     spread, centre = tangrad.var_mean(x, tuple(range(2, x.ndim)), correction=0, keepdim=True)
     y = (x - centre) / tangrad.sqrt(spread + epsilon)
     return y * _over_channels(scale, x) + _over_channels(bias, x)
 
 
-@operator()
+@operator(grows=False)
 def GroupNormalization(
     x: Any,
     scale: Any,
@@ -131,7 +131,7 @@ def LRN(x: Any, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: flo
     return x / (bias + alpha / size * total) ** beta
 
 
-@operator()
+@operator(grows=False)
 def NegativeLogLikelihoodLoss(
     scores: Any,
     target: Any,
@@ -156,7 +156,7 @@ def NegativeLogLikelihoodLoss(
     return loss.sum() if reduction == "sum" else loss.sum() / weights.sum()
 
 
-@operator()
+@operator(grows=False)
 def SoftmaxCrossEntropyLoss(
     scores: Any,
     labels: Any,

@@ -11,7 +11,7 @@ import tangrad
 from tangrad import Tensor
 from tangrad_onnx.limits import checked_count
 from tangrad_onnx.operators.casting import converted
-from tangrad_onnx.operators.linear import MatMul
+from tangrad_onnx.operators.linear import MatMul, multiplied
 from tangrad_onnx.operators.registry import operator
 from tangrad_onnx.operators.windows import Conv
 from tangrad_onnx.values import (
@@ -127,13 +127,13 @@ def _centred(x: Any, zero: Any, axis: int | None = None) -> Tensor:
     return wide - point
 
 
-@operator()
+@operator(grows=multiplied)
 def MatMulInteger(a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
     product = MatMul(_centred(a, a_zero, -2), _centred(b, b_zero, -1))
     return product.to(tangrad.int64).to(tangrad.int32)
 
 
-@operator()
+@operator(grows=False)
 def ConvInteger(x: Any, w: Any, x_zero: Any = None, w_zero: Any = None, **where: Any) -> Any:
     sums = Conv(_centred(x, x_zero), _centred(w, w_zero, 0), **where)
     return sums.to(tangrad.int64).to(tangrad.int32)
@@ -172,7 +172,7 @@ def _numbers(x: Any, zero: Any, axis: int) -> Tensor:
     return _centred(x, zero, axis)
 
 
-@operator()
+@operator(grows=False)
 def QLinearConv(
     x: Any,
     x_scale: Any,

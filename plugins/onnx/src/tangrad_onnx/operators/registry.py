@@ -36,7 +36,7 @@ def operator(
     raw: bool = False,
     moves: bool = False,
     host: Callable[..., Any] | None = None,
-    grows: Callable[..., Any] | None = None,
+    grows: Callable[..., Any] | bool = True,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as an operator.
 
@@ -47,7 +47,8 @@ def operator(
         moves: the operator only moves elements of its operands, so that it serves every dtype.
         host: the operator for arrays, by NumPy: what shapes are computed by.
         grows: called with the operands and attributes first; raises where the result is too large.
-            By default operands may grow as far as they broadcast.
+            By default operands may grow as far as they broadcast; False: the function looks
+            itself, or its result is as large as an operand.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,7 +77,7 @@ def _prepared(
     ints: tuple[int, ...],
     moves: bool,
     host: Callable[..., Any] | None,
-    grows: Callable[..., Any] | None,
+    grows: Callable[..., Any] | bool,
 ) -> Callable[..., Any]:
     @wraps(function)
     def call(*operands: Any, **attributes: Any) -> Any:
@@ -84,9 +85,9 @@ def _prepared(
         for at in ints:
             if at < len(given) and given[at] is not None:
                 given[at] = to_ints(given[at])
-        if grows is None:
+        if grows is True:
             check_broadcast(given)
-        else:
+        elif grows:
             grows(*given, **attributes)
         arrays = [i for i, value in enumerate(given) if isinstance(value, np.ndarray)]
         if not arrays:
