@@ -158,6 +158,17 @@ def test_functions_compute_the_same_as_files(function: Any) -> None:
     export(function, tangrad.randn(4, 5, generator=tangrad.Generator().manual_seed(0)))
 
 
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+@pytest.mark.parametrize("pad", [
+    (1, 2), (0, 3), (-1, 2), (2, -2), (-1, -1), (1, 2, 3, 0), (-1, 2, 1, -2), (0, 0, 2, 1),
+])  # fmt: skip
+def test_padding_by_elements_computes_the_same_as_a_file(mode: Any, pad: tuple[int, ...]) -> None:
+    x = tangrad.arange(2.0 * 3 * 5 * 6).reshape(2, 3, 5, 6)
+    x = x if len(pad) == 4 else x[0]
+    export(lambda y: F.pad(y, pad, mode=mode), x)
+    export(lambda y: F.pad(y > 3, pad, mode=mode), x)
+
+
 def test_writes_into_tensors_and_their_views_are_kept() -> None:
     class Writes(nn.Module):
         def forward(self, x: Any) -> Any:

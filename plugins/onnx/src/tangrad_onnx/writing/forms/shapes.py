@@ -190,13 +190,18 @@ def _flip(w: Writer, a: Any, out: Any) -> Any:
     return w.op("Slice", a.self.name, *(w.sizes(vector) for vector in vectors))
 
 
-@form("constant_pad_nd")
-def _pad(w: Writer, a: Any, out: Any) -> Any:
-    rank = a.self.rank
+def _amounts(pad: Any, rank: int) -> tuple[list[Any], list[Any]]:
+    """Return what is added before and after, for each dimension."""
     before: list[Any] = [0] * rank
     after: list[Any] = [0] * rank
-    for i in range(len(a.pad) // 2):
-        before[rank - 1 - i], after[rank - 1 - i] = a.pad[2 * i], a.pad[2 * i + 1]
+    for i in range(len(pad) // 2):
+        before[rank - 1 - i], after[rank - 1 - i] = pad[2 * i], pad[2 * i + 1]
+    return before, after
+
+
+@form("constant_pad_nd")
+def _pad(w: Writer, a: Any, out: Any) -> Any:
+    before, after = _amounts(a.pad, a.self.rank)
     number = w.constant(a.value, out.dtype)
     if out.dtype is tangrad.bool:
         wide = w.cast(a.self.name, tangrad.bool, tangrad.int32)
@@ -204,6 +209,48 @@ def _pad(w: Writer, a: Any, out: Any) -> Any:
         padded = w.op("Pad", wide, w.sizes([*before, *after]), number)
         return w.cast(padded, tangrad.int32, tangrad.bool)
     return w.op("Pad", a.self.name, w.sizes([*before, *after]), number)
+
+
+@form("_pad_by_places")
+def _pad_by_places(w: Writer, a: Any, out: Any) -> Any:
+    before, after = _amounts(a.pad, a.self.rank)
+    wide = tangrad.int32 if out.dtype is tangrad.bool else out.dtype
+    name = w.cast(a.self.name, out.dtype, wide)
+    added = [[max(n, 0) if isinstance(n, int) else n for n in side] for side in (before, after)]
+    if (
+        a.mode == "circular"
+    ):  # what is cut off does not come again; "wrap" is younger than most files
+        name = _cut(w, name, before, after)
+        for dim, amounts in enumerate(zip(*added, strict=True)):
+            name = _wrapped(w, name, dim, *amounts)
+    else:
+        if any(n != 0 for n in (*added[0], *added[1])):
+            mode = {"reflect": "reflect", "replicate": "edge"}[a.mode]
+            name = w.op("Pad", name, w.sizes([*added[0], *added[1]]), mode=mode)
+        name = _cut(w, name, before, after)
+    return w.cast(name, wide, out.dtype)
+
+
+def _cut(w: Writer, name: str, before: list[Any], after: list[Any]) -> str:
+    """Cut off what is added in negative amounts."""
+    for dim, amounts in enumerate(zip(before, after, strict=True)):
+        first, last = (min(n, 0) if isinstance(n, int) else 0 for n in amounts)
+        if first or last:
+            name = _sliced(w, name, dim, -first, last or _LAST)
+    return name
+
+
+def _sliced(w: Writer, name: str, dim: int, start: Any, stop: Any) -> str:
+    return str(w.op("Slice", name, w.sizes([start]), w.sizes([stop]), w.sizes([dim])))
+
+
+def _wrapped(w: Writer, name: str, dim: int, before: Any, after: Any) -> str:
+    parts = [name]
+    if before != 0:
+        parts.insert(0, _sliced(w, name, dim, -before, _LAST))
+    if after != 0:
+        parts.append(_sliced(w, name, dim, 0, after))
+    return str(w.op("Concat", *parts, axis=dim)) if len(parts) > 1 else name
 
 
 def _part(upper: int) -> Any:
