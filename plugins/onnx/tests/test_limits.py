@@ -13,7 +13,7 @@ onnx = pytest.importorskip("onnx")
 import tangrad  # noqa: E402
 from tangrad_onnx.operators.patterns import Pattern  # noqa: E402
 
-HEAD = '<ir_version: 10, opset_import: ["": 22]>'
+HEAD = '<ir_version: 11, opset_import: ["": 23]>'
 HUGE = 2**36
 
 
@@ -59,6 +59,25 @@ def test_products_of_vectors_are_checked(node: str) -> None:
     module.memory_limit = 2**30
     with pytest.raises(tangrad.onnx.OnnxError, match="takes 40000000000 bytes"):
         module(tangrad.ones(100_000, 1), tangrad.ones(1, 100_000))
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        *(f"{name}(x, w)" for name in ("Equal", "Less", "Pow", "Max", "Sum", "Mean", "PRelu")),
+        "Where(positive, x, w)",
+        "Clip(x, w)",
+        "LayerNormalization(x, w)",
+        "RMSNormalization(x, w)",
+    ],
+)
+def test_operands_that_broadcast_are_checked(node: str) -> None:
+    made = load(
+        "g (float[M,1] x, float[1,N] w) => (float[M,N] y) "
+        f"<float zero = {{0}}> {{ positive = Greater(x, zero) y = {node} }}"
+    )
+    with pytest.raises(tangrad.onnx.OnnxError, match="may hold 1073741824"):
+        made(tangrad.ones(100_000, 1), tangrad.ones(1, 100_000))
 
 
 def test_results_that_live_together_are_counted() -> None:

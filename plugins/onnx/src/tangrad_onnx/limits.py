@@ -160,7 +160,7 @@ def check_work(count: int, elements: int, what: str) -> None:
         raise ValueError(f"{what} looks at {count} elements, of an operand that has {elements}")
 
 
-def check_broadcast(operands: Sequence[Any]) -> None:
+def check_broadcast(*operands: Any, **_: Any) -> None:
     """Refuse operands whose elements, each with each, do not fit and that broadcast to as many.
 
     Args:

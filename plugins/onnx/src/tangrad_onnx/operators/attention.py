@@ -7,7 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad_onnx.limits import checked_count
-from tangrad_onnx.operators.registry import operator
+from tangrad_onnx.operators.registry import broadcasting, operator
 from tangrad_onnx.values import TENSOR_TYPES
 
 
@@ -16,7 +16,7 @@ def _heads(x: Any, count: int) -> Any:
     return x.reshape(batch, length, count, width // count).transpose(1, 2)
 
 
-@operator()
+@broadcasting()
 def Attention(
     q: Any,
     k: Any,
@@ -113,7 +113,7 @@ def _mask(
     return bias, allowed
 
 
-@operator()
+@broadcasting()
 def RotaryEmbedding(
     x: Any,
     cos: Any,
@@ -159,7 +159,7 @@ def CausalConvWithState(
     return y, whole[..., whole.shape[-1] - carried :]
 
 
-@operator()
+@broadcasting()
 def LinearAttention(
     q: Any,
     k: Any,

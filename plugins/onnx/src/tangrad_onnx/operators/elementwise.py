@@ -11,7 +11,8 @@ import numpy as np
 import tangrad
 from tangrad import Tensor
 from tangrad.nn import functional as F
-from tangrad_onnx.operators.registry import operator
+from tangrad_onnx.limits import check_broadcast
+from tangrad_onnx.operators.registry import broadcasting, operator
 from tangrad_onnx.values import to_array, to_number
 
 _UNARY = {
@@ -74,7 +75,7 @@ def _binary(name: str, function: Callable[..., Any], host: Callable[..., Any] | 
     def on_host(a: Any, b: Any, *, axis: int | None = None) -> Any:
         return host(a, _aligned(a, b, axis))  # type: ignore[misc]
 
-    @operator(name, host=on_host if host is not None else None)
+    @broadcasting(name, host=on_host if host is not None else None)
     def call(a: Any, b: Any, *, axis: int | None = None) -> Any:
         _alike(a, b)
         return function(a, b if axis is None else _aligned(a, b, axis))
@@ -113,6 +114,7 @@ for _name, _function, _host in (
 
 @operator(raw=True)
 def Equal(a: Any, b: Any, *, axis: int | None = None) -> Any:
+    check_broadcast(a, b)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return np.asarray(a == _aligned(a, b, axis))
     return _tensors_equal(a, b, axis=axis)
@@ -126,7 +128,7 @@ def _equal(a: Any, b: Any, *, axis: int | None = None) -> Any:
 _tensors_equal = operator("_Equal")(_equal)
 
 
-@operator(host=lambda a, b, axis=None: np.power(a, _aligned(a, b, axis)).astype(a.dtype))
+@broadcasting(host=lambda a, b, axis=None: np.power(a, _aligned(a, b, axis)).astype(a.dtype))
 def Pow(a: Any, b: Any, *, axis: int | None = None) -> Any:
     b = _aligned(a, b, axis)
     if a.is_floating_point():
@@ -136,7 +138,7 @@ def Pow(a: Any, b: Any, *, axis: int | None = None) -> Any:
     return tangrad.pow(a, b.to(a.dtype))
 
 
-@operator(host=lambda a, b, fmod=0: np.fmod(a, b) if fmod else np.mod(a, b))
+@broadcasting(host=lambda a, b, fmod=0: np.fmod(a, b) if fmod else np.mod(a, b))
 def Mod(a: Any, b: Any, *, fmod: int = 0) -> Any:
     _alike(a, b)
     if fmod:
@@ -150,7 +152,7 @@ def Mod(a: Any, b: Any, *, fmod: int = 0) -> Any:
     return tangrad.where(beyond, tangrad.where((a < 0) == (b < 0), a, b), rest)
 
 
-@operator()
+@broadcasting()
 def BitShift(x: Any, y: Any, *, direction: str) -> Any:
     bits = x.element_size() * 8
     outside = (y < 0) | (y >= bits) if _is_signed(y) else y >= bits
@@ -176,17 +178,17 @@ def _fold(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-operator("Max", host=lambda *xs: reduce(np.maximum, xs))(_fold(tangrad.maximum))
-operator("Min", host=lambda *xs: reduce(np.minimum, xs))(_fold(tangrad.minimum))
-operator("Sum", host=lambda *xs: reduce(np.add, xs))(_fold(tangrad.add))
+broadcasting("Max", host=lambda *xs: reduce(np.maximum, xs))(_fold(tangrad.maximum))
+broadcasting("Min", host=lambda *xs: reduce(np.minimum, xs))(_fold(tangrad.minimum))
+broadcasting("Sum", host=lambda *xs: reduce(np.add, xs))(_fold(tangrad.add))
 
 
-@operator()
+@broadcasting()
 def Mean(*operands: Any) -> Any:
     return _fold(tangrad.add)(*operands) / len(operands)
 
 
-@operator()
+@broadcasting()
 def Clip(x: Any, low: Any = None, high: Any = None) -> Any:
     if isinstance(low, (int, float)) or isinstance(high, (int, float)):
         return tangrad.clamp(x, low, high)
@@ -225,7 +227,7 @@ def LeakyRelu(x: Any, *, alpha: float = 0.01) -> Any:
     return F.leaky_relu(x, alpha)
 
 
-@operator()
+@broadcasting()
 def PRelu(x: Any, slope: Any, *, of_channels: bool = False) -> Any:
     if of_channels and slope.ndim == 1 and x.ndim > 2:
         slope = slope.reshape(-1, *(1 for _ in range(x.ndim - 2)))
@@ -249,7 +251,7 @@ def Swish(x: Any, *, alpha: float = 1.0) -> Any:
     return x * tangrad.sigmoid(alpha * x)
 
 
-@operator()
+@broadcasting()
 def SwiGLU(a: Any, b: Any, *, alpha: float = 1.0) -> Any:
     return a * tangrad.sigmoid(alpha * a) * b
 
@@ -267,7 +269,7 @@ def IsInf(x: Any, *, detect_negative: int = 1, detect_positive: int = 1) -> Any:
     return found if detect_positive else found & (x < 0)
 
 
-@operator("Where", moves=True, host=np.where)
+@broadcasting("Where", moves=True, host=np.where)
 def Where(condition: Any, x: Any, y: Any) -> Any:
     _alike(x, y)
     return tangrad.where(condition, x, y)

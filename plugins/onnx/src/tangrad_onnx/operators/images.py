@@ -15,7 +15,7 @@ from tangrad_onnx.operators.registry import operator
 from tangrad_onnx.values import to_array
 
 
-@operator(grows=False)
+@operator()
 def GridSample(
     x: Any,
     grid: Any,
@@ -29,7 +29,7 @@ def GridSample(
     return F.grid_sample(x, grid, names.get(mode, mode), padding_mode, bool(align_corners))
 
 
-@operator(ints=(1,), grows=False)
+@operator(ints=(1,))
 def AffineGrid(theta: Any, size: list[int], *, align_corners: int = 0) -> Any:
     checked_count([*size, len(size)])
     return F.affine_grid(theta, size, bool(align_corners))
@@ -54,7 +54,7 @@ def _bilinear(image: Any, y: Any, x: Any) -> Any:
     return total
 
 
-@operator(grows=False)
+@operator()
 def DeformConv(
     x: Any,
     w: Any,
@@ -97,7 +97,7 @@ def DeformConv(
     return y if b is None else y + b.reshape(-1, 1, 1)
 
 
-@operator(grows=False)
+@operator()
 def RoiAlign(
     x: Any,
     rois: Any,
@@ -157,7 +157,7 @@ def _samples(image: Any, at_y: Any, at_x: Any, height: int, width: int) -> list[
 _CELL = 256  # what a cell costs as a loop's step, in elements
 
 
-@operator(grows=False)
+@operator()
 def MaxRoiPool(x: Any, rois: Any, *, pooled_shape: Any, spatial_scale: float = 1.0) -> Any:
     height, width = x.shape[2:]
     rows, columns = pooled_shape

@@ -33,7 +33,7 @@ def Gather(x: Any, indices: Any, *, axis: int = 0) -> Any:
     return found.reshape((*x.shape[:axis], *taken.shape, *x.shape[axis + 1 :]))
 
 
-@operator("GatherElements", moves=True, grows=False)
+@operator("GatherElements", moves=True)
 def GatherElements(x: Any, indices: Any, *, axis: int = 0) -> Any:
     return tangrad.gather(x, axis, _within(indices, x.shape[axis]))
 
@@ -59,7 +59,7 @@ def GatherND(x: Any, indices: Any, *, batch_dims: int = 0) -> Any:
 _REDUCED = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
 
-@operator("ScatterElements", "Scatter", moves=True, grows=False)
+@operator("ScatterElements", "Scatter", moves=True)
 def ScatterElements(
     x: Any, indices: Any, updates: Any, *, axis: int = 0, reduction: str = "none"
 ) -> Any:
@@ -69,7 +69,7 @@ def ScatterElements(
     return x.scatter_reduce(axis, at, updates, _REDUCED[reduction], include_self=True)
 
 
-@operator(moves=True, grows=False)
+@operator(moves=True)
 def ScatterND(x: Any, indices: Any, updates: Any, *, reduction: str = "none") -> Any:
     depth = indices.shape[-1]
     rows = int(np.prod(x.shape[:depth]))
@@ -85,7 +85,7 @@ def ScatterND(x: Any, indices: Any, updates: Any, *, reduction: str = "none") ->
     return flat.scatter_reduce(0, at, source, how, include_self=True).reshape(x.shape)
 
 
-@operator(moves=True, grows=False)
+@operator(moves=True)
 def Compress(x: Any, condition: Any, *, axis: int | None = None) -> Any:
     if axis is None:
         x, axis = x.reshape(-1), 0
@@ -118,7 +118,7 @@ def OneHot(indices: Any, depth: Any, values: Any, *, axis: int = -1) -> Any:
     return tangrad.where(hot, values[1], values[0])
 
 
-@operator("TopK", ints=(1,), grows=False)
+@operator("TopK", ints=(1,))
 def TopK(x: Any, k: list[int], *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Any:
     # Equal elements come in the order of their indices, as a stable sort leaves them.
     values, at = tangrad.sort(x, dim=axis, descending=bool(largest), stable=True)
@@ -190,7 +190,7 @@ def _overlap(low: Any, high: Any, one: Any, others: Any) -> Any:
     return np.where(total > 0, common / np.where(total > 0, total, 1), 0)
 
 
-@operator(grows=False)
+@operator()
 def TensorScatter(
     cache: Any, update: Any, at: Any = None, *, axis: int = -2, mode: str = "linear"
 ) -> Any:

@@ -26,7 +26,7 @@ def MatMul(a: Any, b: Any) -> Any:
     return tangrad.matmul(a, b)
 
 
-@operator(grows=False)
+@operator()
 def Gemm(
     a: Any,
     b: Any,
@@ -50,7 +50,7 @@ def Gemm(
     return product + (c if beta == 1 else (c * beta).to(c.dtype))
 
 
-@operator(grows=False)
+@operator()
 def Einsum(*operands: Any, equation: str) -> Any:
     equation = equation.replace(" ", "")
     _check_einsum(equation, operands)

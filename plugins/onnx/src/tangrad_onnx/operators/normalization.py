@@ -7,7 +7,7 @@ from typing import Any
 import tangrad
 from tangrad.nn import functional as F
 from tangrad_onnx.limits import checked_count
-from tangrad_onnx.operators.registry import operator
+from tangrad_onnx.operators.registry import broadcasting, operator
 from tangrad_onnx.values import TENSOR_TYPES
 
 
@@ -15,7 +15,7 @@ def _over_channels(p: Any, x: Any) -> Any:
     return p.reshape(-1, *([1] * (x.ndim - 2)))
 
 
-@operator(grows=False)
+@operator()
 def BatchNormalization(
     x: Any,
     scale: Any,
@@ -43,14 +43,14 @@ def BatchNormalization(
     return y.to(x.dtype), new_mean, new_var
 
 
-@operator(grows=False)
+@operator()
 def InstanceNormalization(x: Any, scale: Any, bias: Any, *, epsilon: float = 1e-5) -> Any:
     spread, centre = tangrad.var_mean(x, tuple(range(2, x.ndim)), correction=0, keepdim=True)
     y = (x - centre) / tangrad.sqrt(spread + epsilon)
     return y * _over_channels(scale, x) + _over_channels(bias, x)
 
 
-@operator(grows=False)
+@operator()
 def GroupNormalization(
     x: Any,
     scale: Any,
@@ -71,7 +71,7 @@ def GroupNormalization(
     return y.reshape(x.shape) * _over_channels(scale, x) + _over_channels(bias, x)
 
 
-@operator()
+@broadcasting()
 def LayerNormalization(
     x: Any,
     scale: Any,
@@ -98,7 +98,7 @@ def LayerNormalization(
     return (y if bias is None else y + bias), centre, inverse
 
 
-@operator()
+@broadcasting()
 def RMSNormalization(
     x: Any, scale: Any, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Any:
@@ -131,7 +131,7 @@ def LRN(x: Any, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: flo
     return x / (bias + alpha / size * total) ** beta
 
 
-@operator(grows=False)
+@operator()
 def NegativeLogLikelihoodLoss(
     scores: Any,
     target: Any,
@@ -156,7 +156,7 @@ def NegativeLogLikelihoodLoss(
     return loss.sum() if reduction == "sum" else loss.sum() / weights.sum()
 
 
-@operator(grows=False)
+@operator()
 def SoftmaxCrossEntropyLoss(
     scores: Any,
     labels: Any,

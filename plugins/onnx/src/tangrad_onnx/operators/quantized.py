@@ -133,7 +133,7 @@ def MatMulInteger(a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any
     return product.to(tangrad.int64).to(tangrad.int32)
 
 
-@operator(grows=False)
+@operator()
 def ConvInteger(x: Any, w: Any, x_zero: Any = None, w_zero: Any = None, **where: Any) -> Any:
     sums = Conv(_centred(x, x_zero), _centred(w, w_zero, 0), **where)
     return sums.to(tangrad.int64).to(tangrad.int32)
@@ -172,7 +172,7 @@ def _numbers(x: Any, zero: Any, axis: int) -> Tensor:
     return _centred(x, zero, axis)
 
 
-@operator(grows=False)
+@operator()
 def QLinearConv(
     x: Any,
     x_scale: Any,

@@ -119,7 +119,7 @@ def _bias(b: Any, i: int, hidden: int, gates: int) -> tuple[Any, Any]:
     return b[i, : gates * hidden], b[i, gates * hidden :]
 
 
-@operator(grows=False)
+@operator()
 def RNN(
     x: Any,
     w: Any,
@@ -152,7 +152,7 @@ def RNN(
     return _directions(x, lengths, [initial_h], hidden, direction, layout, cells)
 
 
-@operator(grows=False)
+@operator()
 def GRU(
     x: Any,
     w: Any,
@@ -198,7 +198,7 @@ def GRU(
     return _directions(x, lengths, [initial_h], hidden, direction, layout, cells)
 
 
-@operator(grows=False)
+@operator()
 def LSTM(
     x: Any,
     w: Any,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from tangrad import Tensor
 from tangrad_onnx.limits import check_broadcast, current
 from tangrad_onnx.values import Array, device_of, has_tensor, to_ints, to_tensor
 
-__all__ = ["OPERATORS", "Operator", "operator"]
+__all__ = ["OPERATORS", "Operator", "broadcasting", "operator"]
 
 
 class Operator(NamedTuple):
@@ -36,7 +36,7 @@ def operator(
     raw: bool = False,
     moves: bool = False,
     host: Callable[..., Any] | None = None,
-    grows: Callable[..., Any] | bool = True,
+    grows: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as an operator.
 
@@ -47,8 +47,7 @@ def operator(
         moves: the operator only moves elements of its operands, so that it serves every dtype.
         host: the operator for arrays, by NumPy: what shapes are computed by.
         grows: called with the operands and attributes first; raises where the result is too large.
-            By default operands may grow as far as they broadcast; False: the function looks
-            itself, or its result is as large as an operand.
+            None: the result is as large as an operand, or the function checks it.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,6 +57,10 @@ def operator(
         return call
 
     return register
+
+
+#: Register an operator whose operands broadcast.
+broadcasting = partial(operator, grows=check_broadcast)
 
 
 def _bounded(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -77,7 +80,7 @@ def _prepared(
     ints: tuple[int, ...],
     moves: bool,
     host: Callable[..., Any] | None,
-    grows: Callable[..., Any] | bool,
+    grows: Callable[..., Any] | None,
 ) -> Callable[..., Any]:
     @wraps(function)
     def call(*operands: Any, **attributes: Any) -> Any:
@@ -85,9 +88,7 @@ def _prepared(
         for at in ints:
             if at < len(given) and given[at] is not None:
                 given[at] = to_ints(given[at])
-        if grows is True:
-            check_broadcast(given)
-        elif grows:
+        if grows is not None:
             grows(*given, **attributes)
         arrays = [i for i, value in enumerate(given) if isinstance(value, np.ndarray)]
         if not arrays:

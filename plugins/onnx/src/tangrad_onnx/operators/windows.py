@@ -115,7 +115,7 @@ def _check_windows(x: Any, w: Any, before: Any, after: Any, strides: Any, dilati
     checked_count([x.shape[0], w.shape[0], *sizes], x.element_size())
 
 
-@operator(grows=False)
+@operator()
 def Conv(
     x: Any,
     w: Any,
@@ -148,7 +148,7 @@ def Conv(
     return convolve(padded(x, g, 0), w, b, strides, 0, dilations, group)
 
 
-@operator(grows=False)
+@operator()
 def ConvTranspose(
     x: Any,
     w: Any,
@@ -312,7 +312,7 @@ def _original(at: Any, full: Any, shape: Any, g: Geometry, storage_order: int) -
     return index + offset
 
 
-@operator(ints=(2,), grows=False)
+@operator(ints=(2,))
 def MaxUnpool(
     x: Any,
     indices: Any,
@@ -376,7 +376,7 @@ def GlobalLpPool(x: Any, *, p: int = 2) -> Any:
     return (x.abs() ** p).sum(_spatial(x), keepdim=True) ** (1 / p)
 
 
-@operator(ints=(1, 2), grows=False)
+@operator(ints=(1, 2))
 def Col2Im(
     x: Any,
     image_shape: list[int],
