@@ -169,6 +169,24 @@ def test_padding_by_elements_computes_the_same_as_a_file(mode: Any, pad: tuple[i
     export(lambda y: F.pad(y > 3, pad, mode=mode), x)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + tangrad.ones(x.shape[0], 4).cumsum(1),
+        lambda x: x + x.new_zeros(x.shape[0], 4).cumsum(0),
+        lambda x: x + tangrad.empty(x.shape[0], 4).fill_(2).cumsum(1),
+        lambda x: x + tangrad.ones(4).cumsum(0),
+        lambda x: x.repeat(2, 1, 2).permute(2, 1, 0).flip(0, 2),
+    ],
+)
+def test_sizes_may_be_given_one_by_one(function: Any) -> None:
+    class Called(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return function(x)
+
+    export(Called(), tangrad.randn(3, 4), dynamic_shapes=({0: Dim("rows")},))
+
+
 def test_writes_into_tensors_and_their_views_are_kept() -> None:
     class Writes(nn.Module):
         def forward(self, x: Any) -> Any:

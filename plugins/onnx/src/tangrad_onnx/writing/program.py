@@ -466,10 +466,11 @@ class _Model:
         """Return a call's arguments by the names of its op's parameters."""
         params = node.target.definition.schema.params
         found: dict[str, Any] = {param.name: getattr(param, "default", None) for param in params}
-        args = list(node.args)
-        if len(args) > len(params):  # integers one by one in the place of a list
-            spread = len(params) - 1
-            args = [*args[:spread], list(args[spread:])]
+        args, last = list(node.args), sum(not param.keyword_only for param in params) - 1
+        if len(args) > max(last, 0) and params[last].type in ("int[]", "dim[]"):
+            rest = args[last:]  # integers one by one in the place of a list
+            if len(rest) > 1 or not isinstance(rest[0], (list, tuple)):
+                args[last:] = [rest]
         for param, value in zip(params, args, strict=False):
             found[param.name] = self._given(value)
         found.update(self._named(node))
