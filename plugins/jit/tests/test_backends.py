@@ -162,6 +162,21 @@ def test_a_disabled_part_is_called_as_no_part_of_a_compiled_function():
     assert asked == [False]
 
 
+def test_a_program_is_told_that_it_is_exported():
+    asked = []
+
+    class Asking(nn.Module):
+        def forward(self, x):
+            told = tangrad.compiler
+            asked.append((told.is_compiling(), told.is_exporting(), told.is_dynamo_compiling()))
+            return x if told.is_compiling() else x * x.sum().item()
+
+    tangrad.export.export(Asking(), (tangrad.ones(2),))
+    assert asked == [(True, True, False)]
+    assert not tangrad.compiler.is_compiling()
+    assert not tangrad.compiler.is_exporting()
+
+
 def test_options_and_mode_reach_the_back_ends_of_others():
     backend, x = Adding(), tangrad.ones(2)
     tangrad.compile(tangrad.exp, backend=backend, options={"level": 3})(x)

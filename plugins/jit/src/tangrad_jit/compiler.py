@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tangrad import nn
+from tangrad.plugin import keeps_branches
 from tangrad_jit.compiling.backends import default_backend as get_default_backend
 from tangrad_jit.compiling.backends import list_backends, set_default_backend
-from tangrad_jit.compiling.compiled import is_compiling, outside_of_compiling, refuse
+from tangrad_jit.compiling.compiled import is_compiling as is_dynamo_compiling
+from tangrad_jit.compiling.compiled import outside_of_compiling, refuse
 from tangrad_jit.compiling.frontend import OptimizedModule, compile, reset
 from tangrad_jit.compiling.stance import set_stance
 
@@ -41,12 +43,15 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-is_dynamo_compiling = is_compiling
+
+def is_compiling() -> bool:
+    """Return whether this thread records a program, for `compile` or for `tangrad.export`."""
+    return is_dynamo_compiling() or keeps_branches()
 
 
 def is_exporting() -> bool:
-    """Return False: nothing is exported here."""
-    return False
+    """Return whether this thread records a program for `tangrad.export`."""
+    return keeps_branches()
 
 
 def allow_in_graph(fn: F) -> F:
