@@ -307,6 +307,36 @@ def test_parts_that_are_named_by_keywords(tmp_path: Path) -> None:
     assert tangrad.equal(traced(x), model(x))
 
 
+def test_parts_are_told_apart_that_arguments_are_written_like() -> None:
+    class Alike(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for name in ("block1-0", "block1_0", "2x"):
+                self.add_module(name, nn.Linear(2, 2))
+            self.register_buffer("a b", tangrad.ones(2))
+
+        def forward(self, p_block1_0_weight: Tensor) -> Tensor:
+            y = getattr(self, "block1-0")(p_block1_0_weight) * getattr(self, "a b")
+            return getattr(self, "2x")(self.block1_0(y))
+
+    model, x = Alike(), tangrad.randn(3, 2)
+    program = export(model, (x,))
+    assert tangrad.equal(program.module()(x), model(x))
+    assert tangrad.equal(program.run_decompositions().module()(p_block1_0_weight=x), model(x))
+
+
+def test_dimensions_that_vary_are_noted() -> None:
+    class Called(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return tangrad.cat([x, x]).sum(1) + x.new_ones(4, 1)
+
+    program = export(Called(), (tangrad.ones(3, 2),), dynamic_shapes=({0: Dim("n")},))
+    noted = {n.name: set(n.meta["varying"]) for n in program.graph.nodes if "varying" in n.meta}
+    assert noted["x"] == noted["cat"] == noted["sum_1"] == {0}
+    assert noted["new_ones"] == set()
+    assert noted["add"] == {1}
+
+
 def test_a_failed_save_leaves_what_stood_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -187,6 +187,36 @@ def test_sizes_may_be_given_one_by_one(function: Any) -> None:
     export(Called(), tangrad.randn(3, 4), dynamic_shapes=({0: Dim("rows")},))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: tangrad.eye(x.shape[0], x.shape[1]) + x,
+        lambda x: tangrad.linspace(-1, 1, x.shape[0]).unsqueeze(1) * x,
+        lambda x: tangrad.arange(0.5, x.shape[0], 1)[: x.shape[0]].sum() + x,
+        lambda x: F.interpolate(x[None, None], (x.shape[0] * 2, x.shape[1] + 3)),
+        lambda x: F.interpolate(x[None, None], scale_factor=2.0, recompute_scale_factor=True),
+        lambda x: x.diagonal(1) + 1,
+        lambda x: F.adaptive_avg_pool2d(x[None], (2, None)),
+    ],
+)
+def test_numbers_are_computed_from_sizes(function: Any) -> None:
+    class Called(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return function(x)
+
+    shapes = ({0: Dim("rows", min=3, max=40), 1: Dim("columns", min=3, max=40)},)
+    export(Called(), tangrad.randn(5, 6), dynamic_shapes=shapes)
+
+
+def test_a_form_that_needs_a_number_is_refused_where_it_varies() -> None:
+    class Shuffled(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.as_strided((x.shape[0], 2), (3, 1))
+
+    with pytest.raises(tangrad.onnx.OnnxError, match="size that varies as a number"):
+        export(Shuffled(), tangrad.randn(4, 3), dynamic_shapes=({0: Dim("rows")},))
+
+
 def test_writes_into_tensors_and_their_views_are_kept() -> None:
     class Writes(nn.Module):
         def forward(self, x: Any) -> Any:

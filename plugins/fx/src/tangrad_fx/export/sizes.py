@@ -194,6 +194,27 @@ def differing_integers(
     return found
 
 
+def mark_dimensions(base: Graph, others: list[Graph]) -> None:
+    """Note in each node's `meta["varying"]` the dimensions whose sizes differ between graphs.
+
+    Args:
+        base: the graph at the example.
+        others: those at other sizes, with the same calls.
+    """
+    for node, *same in zip(base.nodes, *(graph.nodes for graph in others), strict=True):
+        value = node.meta.get("val")
+        if isinstance(value, Tensor):
+            shapes = [n.meta["val"].shape for n in same]
+            node.meta["varying"] = frozenset(
+                dim
+                for dim, size in enumerate(value.shape)
+                if any(shape[dim] != size for shape in shapes)
+            )
+    nested = zip(nested_graphs(base), *map(nested_graphs, others), strict=True)
+    for (_, graph), *same in nested:
+        mark_dimensions(graph, [inner for _, inner in same])
+
+
 def _kind(node: Node) -> Any:
     if node.op == "call_function":
         return node.op, id(node.target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,16 +92,21 @@ class _Recorder(TorchFunctionMode):
 
     def lift(self, kind: InputKind, path: str, t: Tensor, persistent: bool | None = None) -> Node:
         """Make a tensor an input of the graph."""
-        name = f"{_PREFIXES[kind]}_{path.replace('.', '_')}"
-        node = self.graph.placeholder(name)
+        name = f"{_PREFIXES[kind]}_{re.sub(r'[^0-9a-zA-Z_]', '_', path)}"
+        node = self._input(name)
         self.specs.append(InputSpec(kind, TensorArgument(node.name), path, persistent))
         self.outside.add(t)
         self.follow(t, node)
         return node
 
+    def _input(self, name: str) -> Node:
+        node = self.graph.placeholder(name)
+        node.target = node.name  # paths and arguments may be written alike
+        return node
+
     def argument(self, name: str, value: Any) -> None:
         """Make a leaf of the arguments an input of the graph."""
-        node = self.graph.placeholder(name)
+        node = self._input(name)
         self.first_argument = self.first_argument or node
         if isinstance(value, Tensor):
             self.outside.add(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,29 +10,29 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 import tangrad
 from tangrad import Tensor
-from tangrad_onnx.errors import OnnxExporterError
+from tangrad_onnx.errors import OnnxExporterError, UnsupportedOperatorError
 from tangrad_onnx.values import NUMPY_TYPES, TYPE_OF_TENSOR, to_array
 
-__all__ = ["Size", "Value", "Writer", "type_of"]
+__all__ = ["Result", "Size", "Value", "Writer", "type_of"]
 
 
 class ValueType(NamedTuple):
     """The type of a value as forms for PyTorch's exporter ask for it; None is unknown.
 
     Attributes:
-        shape: of the example.
+        shape: its sizes; None for one that varies.
         dtype: of tangrad.
     """
 
-    shape: tuple[int, ...] | None = None
+    shape: tuple[int | None, ...] | None = None
     dtype: Any = None
 
     def dim(self) -> int | None:
         """Return the number of dimensions."""
         return None if self.shape is None else len(self.shape)
 
-    def sizes(self) -> list[int] | None:
-        """Return the sizes in the example."""
+    def sizes(self) -> list[int | None] | None:
+        """Return the sizes; None stands for one that varies."""
         return None if self.shape is None else list(self.shape)
 
     def scalarType(self) -> str | None:
@@ -50,27 +50,93 @@ class Value(NamedTuple):
         name: in the graph.
         dtype: of tangrad.
         rank: number of its dimensions.
-        shape: of the example; sizes that vary are those of the example, too.
+        shape: its sizes; a `Size` for one that varies.
     """
 
     name: str
     dtype: Any
     rank: int
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
 
     def type(self) -> ValueType:
         """Return its type, as forms for PyTorch's exporter ask for it."""
-        return ValueType(self.shape, self.dtype)
+        return ValueType(tuple(None if isinstance(n, Size) else n for n in self.shape), self.dtype)
 
 
-class Size(NamedTuple):
-    """An integer that the graph computes.
+class Result(NamedTuple):
+    """What is known of a result before it is written.
 
     Attributes:
-        name: of a scalar of int64 in the graph.
+        dtype: of tangrad.
+        ndim: number of its dimensions.
+        shape: its sizes; a `Size` without a name for one that varies.
     """
 
-    name: str
+    dtype: Any
+    ndim: int
+    shape: tuple[Any, ...]
+
+
+class Size:
+    """An integer that the graph computes.
+
+    Sums, differences, products and whole quotients of it are computed by the graph, too. Whatever
+    else needs the number itself is refused: the example's is not that of other inputs.
+
+    Args:
+        w: writes the graph.
+        make: gives the name of a scalar of int64 in the graph; it is called once, when the name
+            is asked for. None: nothing in the graph has the size.
+    """
+
+    __array_ufunc__ = None  # arrays leave arithmetic to this class
+    __hash__ = object.__hash__
+
+    def __init__(self, w: Writer, make: Callable[[], str] | None) -> None:
+        self._w, self._make = w, make
+        self._name: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of a scalar of int64 in the graph."""
+        if self._name is None:
+            if self._make is None:
+                self._refuse()
+            self._name = self._make()  # type: ignore[misc]
+        return self._name
+
+    def _by(self, operator: str, a: Any, b: Any) -> Size:
+        if not all(isinstance(n, (int, Size)) for n in (a, b)):
+            self._refuse()
+        name = str(self._w.op(operator, self._w.size(a), self._w.size(b)))
+        return Size(self._w, lambda: name)
+
+    def __add__(self, other: Any) -> Size:
+        return self._by("Add", self, other)
+
+    def __radd__(self, other: Any) -> Size:
+        return self._by("Add", other, self)
+
+    def __sub__(self, other: Any) -> Size:
+        return self._by("Sub", self, other)
+
+    def __rsub__(self, other: Any) -> Size:
+        return self._by("Sub", other, self)
+
+    def __mul__(self, other: Any) -> Size:
+        return self._by("Mul", self, other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> Size:
+        """Divide sizes, which are not negative: the operator truncates."""
+        return self._by("Div", self, other)
+
+    def _refuse(self, *_: Any) -> Any:
+        raise UnsupportedOperatorError("the operator's form needs a size that varies as a number")
+
+    __int__ = __index__ = __float__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __mod__ = __rmod__ = __truediv__ = __rtruediv__ = __rfloordiv__ = __neg__ = _refuse
 
 
 def type_of(dtype: Any) -> int:
@@ -228,6 +294,30 @@ class Writer:
     def shape(self, name: str) -> str:
         """Return the name of the shape of a value."""
         return str(self.op("Shape", name))
+
+    def sizes_of(self, name: str | None, meta: Any, varying: Iterable[int]) -> tuple[Any, ...]:
+        """Return the sizes of a value; those that vary are read from it.
+
+        Args:
+            name: of the value; None if it is not written yet.
+            meta: tensor of the example.
+            varying: the dimensions whose sizes vary.
+        """
+
+        def read(dim: int) -> Size:
+            def make() -> str:
+                return str(self.op("Gather", self.shape(str(name)), self.size(dim)))
+
+            return Size(self, None if name is None else make)
+
+        vary = frozenset(varying)
+        return tuple(read(dim) if dim in vary else n for dim, n in enumerate(meta.shape))
+
+    def counted(self, end: int | Size, step: int = 1) -> str:
+        """Return the name of the integers from 0 up to an end, in steps."""
+        if isinstance(end, Size):
+            return str(self.op("Range", self.size(0), end.name, self.size(step)))
+        return self.constant(np.arange(0, end, step, dtype=np.int64))
 
     def reduce(self, operator: str, name: str, dims: Sequence[int], keep: bool) -> str:
         """Reduce along axes."""

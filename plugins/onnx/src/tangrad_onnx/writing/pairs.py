@@ -15,7 +15,7 @@ import numpy as np
 import tangrad
 from tangrad_onnx.errors import UnsupportedOperatorError
 from tangrad_onnx.writing.forms import FORMS
-from tangrad_onnx.writing.graph import Value, Writer
+from tangrad_onnx.writing.graph import Size, Value, Writer
 from tangrad_onnx.writing.pointwise import FORMS_OF_STEPS
 
 __all__ = ["Pair", "is_complex", "real_dtype", "write_pairs"]
@@ -198,15 +198,20 @@ def _named(s: _Parts, name: str) -> Value:
     return Value(name, s.dtype, 0, ())
 
 
-def _scaled(s: _Parts, parts: Names, factor: float) -> Names:
+def _scaled(s: _Parts, parts: Names, factor: float | str) -> Names:
     if factor == 1:
         return parts
-    number = s.number(factor)
+    number = factor if isinstance(factor, str) else s.number(factor)
     return s.op("Mul", parts[0], number), s.op("Mul", parts[1], number)
 
 
-def _factor(normalization: int, count: int) -> float:
-    return (1.0, 1 / math.sqrt(count), 1 / count)[normalization]
+def _factor(s: _Parts, normalization: int, count: Any) -> float | str:
+    if not isinstance(count, Size):
+        return (1.0, 1 / math.sqrt(count), 1 / count)[normalization]
+    if normalization == 0:
+        return 1.0
+    number = s.w.cast(count.name, tangrad.int64, s.dtype)
+    return s.op("Reciprocal", s.op("Sqrt", number) if normalization == 1 else number)
 
 
 def _along(s: _Parts, parts: Names, shape: Any, dims: Any, forward: bool) -> Names:
@@ -214,14 +219,17 @@ def _along(s: _Parts, parts: Names, shape: Any, dims: Any, forward: bool) -> Nam
         axis = dim % len(shape)
         parts = _transformed(s, parts, axis, forward)
         if not forward:  # the operator divides by the size
-            parts = _scaled(s, parts, float(shape[axis]))
+            size = shape[axis]
+            varies = isinstance(size, Size)
+            number = s.w.cast(size.name, tangrad.int64, s.dtype) if varies else float(size)
+            parts = _scaled(s, parts, number)
     return parts
 
 
 def _complex_transform(s: _Parts, a: Any) -> Names:
     shape = a.self.re.shape if isinstance(a.self, Pair) else a.self.shape
     parts = _along(s, s.both(a.self), shape, a.dim, a.forward)
-    return _scaled(s, parts, _factor(a.normalization, math.prod(shape[d] for d in a.dim)))
+    return _scaled(s, parts, _factor(s, a.normalization, math.prod(shape[d] for d in a.dim)))
 
 
 def _real_transform(s: _Parts, a: Any) -> Names:
@@ -231,26 +239,27 @@ def _real_transform(s: _Parts, a: Any) -> Names:
         last = a.dim[-1] % len(shape)
         half = shape[last] // 2 + 1
         parts = tuple(s.w.slice(name, last, 0, half) for name in parts)  # type: ignore[assignment]
-    return _scaled(s, parts, _factor(a.normalization, math.prod(shape[d] for d in a.dim)))
+    return _scaled(s, parts, _factor(s, a.normalization, math.prod(shape[d] for d in a.dim)))
 
 
 def _to_real_transform(s: _Parts, a: Any) -> str:
     """Complete the half that is given, and take the real part of the transform back."""
-    shape = list(a.self.re.shape)
-    last, size = a.dim[-1] % len(shape), int(a.last_dim_size)
+    shape, size = list(a.self.re.shape), a.last_dim_size
+    last = a.dim[-1] % len(shape)
     parts = _along(s, s.both(a.self), shape, a.dim[:-1], False)
-    places = np.arange(size)
-    at = s.w.constant(np.minimum(places, size - places))
-    re, im = (str(s.w.op("Gather", name, at, axis=last)) for name in parts)
-    signs = np.where(places <= size // 2, 1.0, -1.0)
-    signs[[0, *([size // 2] if size % 2 == 0 else [])]] = 0
-    over = [1] * len(shape)
-    over[last] = size
+    w, count = s.w, s.w.size(size)
+    places = w.counted(size)
+    mirrored = w.op("Sub", count, places)
+    at = w.op("Min", places, mirrored)
+    re, im = (str(w.op("Gather", name, at, axis=last)) for name in parts)
+    # The imaginary part changes its sign behind the middle, and is none where it is its own mirror.
+    sign = w.op("Sign", w.op("Sub", mirrored, places))
+    sign = w.op("Mul", sign, w.op("Sign", places))
+    sign = w.reshape(w.cast(sign, tangrad.int64, s.dtype), [-1] + [1] * (len(shape) - 1 - last))
     shape[last] = size
-    whole = re, s.op("Mul", im, s.w.constant(signs.reshape(over), s.dtype))
-    found = _along(s, whole, shape, [last], False)
-    count = math.prod(shape[d] for d in a.dim)
-    return _scaled(s, found, _factor(a.normalization, count))[0]
+    found = _along(s, (re, s.op("Mul", im, sign)), shape, [last], False)
+    total = math.prod(shape[d] for d in a.dim)
+    return _scaled(s, found, _factor(s, a.normalization, total))[0]
 
 
 _FORMS: dict[str, Callable[..., Any]] = {
@@ -315,9 +324,5 @@ def _of_part(w: Writer, op: Any, arguments: dict[str, Any], out: Any, part: int)
         return value
 
     given = SimpleNamespace(**{key: chosen(value) for key, value in arguments.items()})
-    real = [None if o is None else _as_real(o, dtype) for o in outs]
+    real = [None if o is None else o._replace(dtype=dtype) for o in outs]
     return FORMS[op.name](w, given, real if isinstance(out, list) else real[0])
-
-
-def _as_real(out: Any, dtype: Any) -> Any:
-    return tangrad.empty(tuple(out.shape), dtype=dtype, device="meta")

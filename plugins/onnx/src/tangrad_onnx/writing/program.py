@@ -20,7 +20,7 @@ from tangrad_onnx.writing.forms import FORMS, WHOLE
 from tangrad_onnx.writing.forms.indexing import put_slice
 from tangrad_onnx.writing.forms.shapes import put_diagonal
 from tangrad_onnx.writing.functions import is_written, write_function
-from tangrad_onnx.writing.graph import Size, Value, Writer, type_of
+from tangrad_onnx.writing.graph import Result, Size, Value, Writer, type_of
 from tangrad_onnx.writing.pairs import Pair, is_complex, real_dtype, write_pairs
 from tangrad_onnx.writing.pointwise import write_pointwise
 from tangrad_onnx.writing.symbolic import Graph, SymbolicFunction, names_of
@@ -234,7 +234,8 @@ class _Model:
         if isinstance(meta, Tensor) and meta.dtype.is_complex:
             return self._pair(node, meta)
         if isinstance(meta, Tensor):
-            return Value(self._name(node), meta.dtype, meta.ndim, tuple(meta.shape))
+            name = self._name(node)
+            return Value(name, meta.dtype, meta.ndim, self._sizes_of(node, name))
         if node in self.values:
             return self.values[node]
         raise UnsupportedOperatorError(f"the value {node.name!r} has no form in ONNX")
@@ -253,7 +254,11 @@ class _Model:
         if not (isinstance(found, tuple) and len(found) == 2):
             raise UnsupportedOperatorError("complex numbers are no inputs of a file")
         dtype = real_dtype(meta.dtype)
-        return Pair(*(Value(str(name), dtype, meta.ndim, tuple(meta.shape)) for name in found))
+        names = tuple(map(str, found))
+        return Pair(*(Value(n, dtype, meta.ndim, self._sizes_of(node, n)) for n in names))
+
+    def _sizes_of(self, node: Any, name: str | None) -> tuple[Any, ...]:
+        return self.w.sizes_of(name, node.meta["val"], node.meta.get("varying", ()))
 
     def _given(self, value: Any) -> Any:
         if hasattr(value, "op") and hasattr(value, "meta"):
@@ -285,7 +290,8 @@ class _Model:
             self._size(node)
         elif target in _ARITHMETIC:
             names = [self.w.size(self._given(arg)) for arg in node.args]
-            self.values[node] = Size(str(self.w.op(_ARITHMETIC[target], *names)))
+            made = str(self.w.op(_ARITHMETIC[target], *names))
+            self.values[node] = Size(self.w, lambda: made)
         elif hasattr(target, "definition"):
             self._call(node)
         elif is_written(target, self.opset):
@@ -398,7 +404,7 @@ class _Model:
         if not dims:
             raise UnsupportedOperatorError("a whole shape as a value")
         at = self.w.op("Gather", shape, self.w.size(dims[0]))
-        self.values[node] = Size(str(at))
+        self.values[node] = Size(self.w, lambda: str(at))
 
     def _call(self, node: Any) -> None:
         name = node.target.name
@@ -481,18 +487,21 @@ class _Model:
         return found
 
     def _results(self, node: Any) -> Any:
-        """Return the results as meta tensors; of several those that are used, None for others."""
-        value = node.meta.get("val")
-        if isinstance(value, Tensor):
-            return value
+        """Return what the results are; of several those that are used, None for others."""
+        if isinstance(node.meta.get("val"), Tensor):
+            return self._result(node)
         if node.meta.get("writes") or node.target.name.endswith("_"):
-            return node.args[0].meta["val"]
+            return self._result(node.args[0])
         parts: list[Any] = []
         for user in node.users:
             if user.target is operator.getitem and isinstance(user.args[1], int):
                 parts += [None] * (user.args[1] + 1 - len(parts))
-                parts[user.args[1]] = user.meta.get("val")
+                parts[user.args[1]] = self._result(user)
         return parts
+
+    def _result(self, node: Any) -> Result | None:
+        meta = node.meta.get("val")
+        return meta if meta is None else Result(meta.dtype, meta.ndim, self._sizes_of(node, None))
 
     def _entering(self, node: Any) -> Any:
         """Return input, weight and bias of the product that enters a recurrent layer, if it is."""
@@ -533,7 +542,9 @@ class _Model:
         if kind in {"view_size", "_unsafe_view", "reshape", "squeeze", "unsqueeze"}:
             return str(self.w.op("Reshape", name, self.w.shape(whole.name)))
         if kind in {"transpose", "swapaxes", "swapdims", "t"}:
-            return str(FORMS[kind](self.w, _with_self(a, name, node), None))
+            meta = node.meta["val"]
+            a.self = Value(name, meta.dtype, meta.ndim, self._sizes_of(node, name))
+            return str(FORMS[kind](self.w, a, None))
         if kind == "permute":
             order = [dim % whole.rank for dim in a.dims]
             return str(self.w.op("Transpose", name, perm=np.argsort(order).tolist()))
@@ -582,12 +593,6 @@ class _Body:
             for name, kind, shape in zip(self.outputs, known, shapes, strict=True)
         ]
         return helper.make_graph(self.nodes, self.name, self.inputs, outputs)
-
-
-def _with_self(a: Any, name: str, node: Any) -> Any:
-    meta = node.meta["val"]
-    a.self = Value(name, meta.dtype, meta.ndim, tuple(meta.shape))
-    return a
 
 
 def _is(node: Any, name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tangrad_onnx.writing.forms import (  # noqa: F401  (each registers its forms)
     activations,
+    adaptive,
     counted,
     indexing,
     layers,

@@ -12,6 +12,7 @@ import numpy as np
 import tangrad
 from tangrad_onnx.errors import UnsupportedOperatorError
 from tangrad_onnx.writing.forms.registry import form
+from tangrad_onnx.writing.forms.shapes import diagonal_places
 from tangrad_onnx.writing.graph import Value, Writer
 
 
@@ -162,12 +163,12 @@ def _im2col(w: Writer, a: Any, out: Any) -> Any:
     for i, axis in enumerate((2, 4)):
         size = a.input.shape[i - 2] + 2 * a.padding[i]
         reach = a.dilation[i] * (a.kernel_size[i] - 1) + 1
-        count = (size - reach) // a.stride[i] + 1
-        at = np.arange(a.kernel_size[i])[:, None] * a.dilation[i]
-        at = at + np.arange(count)[None] * a.stride[i]
-        x = w.op("Gather", x, w.constant(at.astype(np.int64)), axis=axis)
+        starts = w.counted(size - (reach - 1), a.stride[i])
+        inside = np.arange(a.kernel_size[i], dtype=np.int64)[:, None] * a.dilation[i]
+        x = w.op("Gather", x, w.op("Add", w.constant(inside), starts), axis=axis)
     x = w.op("Transpose", x, perm=[0, 1, 2, 4, 3, 5])
-    made = w.reshape(x, [0, -1, out.shape[-1]], copies=True)
+    rows = a.input.shape[-3] * math.prod(a.kernel_size)
+    made = w.reshape(x, [0, rows, -1], copies=True)
     return w.squeeze(made, [0]) if single else made
 
 
@@ -199,21 +200,6 @@ def _affine_positions(w: Writer, a: Any, out: Any) -> Any:
     return w.reshape(found, [0, *a.size[2:], len(a.size) - 2], copies=True)
 
 
-@form("adaptive_max_pool")
-def _adaptive_max_pool(w: Writer, a: Any, out: Any) -> Any:
-    from_sizes = a.self.shape[-len(a.output_size) :]
-    if any(have % want for have, want in zip(from_sizes, a.output_size, strict=True)):
-        raise UnsupportedOperatorError("adaptive maxima of windows of several sizes")
-    rank = len(a.output_size)
-    kernel = [have // want for have, want in zip(from_sizes, a.output_size, strict=True)]
-    unbatched = a.self.rank == rank + 1
-    name = w.unsqueeze(a.self.name, [0]) if unbatched else a.self.name
-    values, at = w.op("MaxPool", name, kernel_shape=kernel, strides=kernel, outputs=2)
-    at = w.op("Mod", at, w.size(math.prod(from_sizes)))
-    found = (values, at)
-    return tuple(w.squeeze(part, [0]) for part in found) if unbatched else found
-
-
 @form("diagonal_backward")
 def _diagonal_backward(w: Writer, a: Any, out: Any) -> Any:
     """Write a diagonal into zeros, which is how diagonal matrices are made."""
@@ -221,15 +207,11 @@ def _diagonal_backward(w: Writer, a: Any, out: Any) -> Any:
     rank = out.ndim
     dim1, dim2 = a.dim1 % rank, a.dim2 % rank
     rest = [dim for dim in range(rank) if dim not in (dim1, dim2)]
-    count = given.shape[-1]
-    at = np.stack(
-        [np.arange(count) + max(-a.offset, 0), np.arange(count) + max(a.offset, 0)], -1
-    ).astype(np.int64)
-    shape = [out.shape[dim] for dim in (dim1, dim2, *rest)]
-    zeros = w.op("Expand", w.constant(0, out.dtype), w.sizes(shape))
-    source = w.op("Transpose", given.name, perm=[len(rest), *range(len(rest))])
-    made = w.op("ScatterND", zeros, w.constant(at), source)
     order = [dim1, dim2, *rest]
+    at = diagonal_places(w, given.shape[-1], a.offset)
+    zeros = w.op("Expand", w.constant(0, out.dtype), w.sizes([a.shape[d] for d in order]))
+    source = w.op("Transpose", given.name, perm=[len(rest), *range(len(rest))])
+    made = w.op("ScatterND", zeros, at, source)
     return w.op("Transpose", made, perm=[order.index(dim) for dim in range(rank)])
 
 

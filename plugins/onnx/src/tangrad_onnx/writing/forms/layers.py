@@ -187,28 +187,6 @@ for _rank in (1, 2, 3):
     form(f"avg_pool{_rank}d", whole=True)(_avg_pool(_rank))
 
 
-def _adaptive(rank: int) -> Callable[..., Any]:
-    def call(w: Writer, a: Any, out: Any) -> Any:
-        x = a.input if hasattr(a, "input") else a.self
-        wanted = _pair(a.output_size, rank)
-        if all(size == 1 for size in wanted):
-            return w.reduce("ReduceMean", x.name, range(x.rank - rank, x.rank), True)
-        sizes = x.shape[-rank:]
-        full = [have if want is None else want for want, have in zip(wanted, sizes, strict=True)]
-        if any(have % want for have, want in zip(sizes, full, strict=True)):
-            raise UnsupportedOperatorError("adaptive averages of windows of several sizes")
-        kernel = [have // want for have, want in zip(sizes, full, strict=True)]
-        name, unbatched = _images(w, x, rank)
-        found = w.op("AveragePool", name, kernel_shape=kernel, strides=kernel)
-        return w.squeeze(found, [0]) if unbatched else found
-
-    return call
-
-
-for _rank in (1, 2, 3):
-    form(f"adaptive_avg_pool{_rank}d", whole=True)(_adaptive(_rank))
-
-
 def _ones(w: Writer, like: Value, value: float) -> str:
     return w.constant(np.full(like.shape, value), like.dtype)
 
@@ -419,16 +397,19 @@ def _interpolate(w: Writer, a: Any, out: Any) -> Any:
         how = "asymmetric" if a.mode == "nearest" else "half_pixel"
     elif mode == "cubic" and not a.align_corners:
         how = "half_pixel"
-    scales, sizes = None, None
-    size = a.size
-    if size is None and a.recompute_scale_factor:
-        size = out.shape[2:]
-    if size is not None:
+    scales, sizes, wanted = None, None, None
+    factor = a.scale_factor
+    factors = list(factor) if isinstance(factor, (list, tuple)) else [factor] * rank
+    if a.size is not None:
+        wanted = w.sizes(_pair(a.size, rank))
+    elif a.recompute_scale_factor:
+        have = w.cast(w.sizes(a.input.shape[2:]), tangrad.int64, tangrad.float64)
+        by = w.constant(np.array(factors), tangrad.float64)
+        wanted = w.cast(w.op("Floor", w.op("Mul", have, by)), tangrad.float64, tangrad.int64)
+    if wanted is not None:
         head = w.slice(w.shape(a.input.name), 0, 0, 2)
-        sizes = w.op("Concat", head, w.sizes(_pair(size, rank)), axis=0)
+        sizes = w.op("Concat", head, wanted, axis=0)
     else:
-        factor = a.scale_factor
-        factors = list(factor) if isinstance(factor, (list, tuple)) else [factor] * rank
         scales = w.constant(np.array([1, 1, *factors], np.float32))
     return w.op(
         "Resize",

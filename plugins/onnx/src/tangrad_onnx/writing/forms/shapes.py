@@ -99,40 +99,49 @@ def _unbind(w: Writer, a: Any, out: Any) -> Any:
 
 @form("diagonal")
 def _diagonal(w: Writer, a: Any, out: Any) -> Any:
-    order, at = _places_of_diagonal(a.self, a)
+    order, at = _places_of_diagonal(w, a.self, a)
     moved = w.op("Transpose", a.self.name, perm=order)
-    found = w.op("GatherND", moved, w.constant(at))
+    found = w.op("GatherND", moved, at)
     return w.op("Transpose", found, perm=[*range(1, a.self.rank - 1), 0])
 
 
 def put_diagonal(w: Writer, whole: Value, name: str, a: Any) -> str:
     """Return a tensor with others on a diagonal."""
-    order, at = _places_of_diagonal(whole, a)
+    order, at = _places_of_diagonal(w, whole, a)
     moved = w.op("Transpose", whole.name, perm=order)
     source = w.op("Transpose", name, perm=[whole.rank - 2, *range(whole.rank - 2)])
-    made = w.op("ScatterND", moved, w.constant(at), source)
+    made = w.op("ScatterND", moved, at, source)
     return str(w.op("Transpose", made, perm=np.argsort(order).tolist()))
 
 
-def _places_of_diagonal(x: Value, a: Any) -> tuple[list[int], Any]:
+def _places_of_diagonal(w: Writer, x: Value, a: Any) -> tuple[list[int], str]:
     """Return dimensions with those of the diagonal first, and its places in these."""
     dim1, dim2 = a.dim1 % x.rank, a.dim2 % x.rank
     rest = [dim for dim in range(x.rank) if dim not in (dim1, dim2)]
     rows, columns = x.shape[dim1], x.shape[dim2]
-    if rows * columns == 0:
-        raise UnsupportedOperatorError("a diagonal of nothing")
-    row, column = max(-a.offset, 0), max(a.offset, 0)
-    count = max(0, min(rows - row, columns - column))
-    at = np.stack([np.arange(count) + row, np.arange(count) + column], -1).astype(np.int64)
-    return [dim1, dim2, *rest], at
+    ends = rows - max(-a.offset, 0), columns - max(a.offset, 0)
+    if any(isinstance(end, Size) for end in ends):
+        both = [w.size(end) for end in ends]
+        count: Any = Size(w, lambda: str(w.op("Max", w.op("Min", *both), w.size(0))))
+    else:
+        count = max(0, min(ends))
+        if not rows or not columns:
+            raise UnsupportedOperatorError("a diagonal of nothing")
+    return [dim1, dim2, *rest], diagonal_places(w, count, a.offset)
+
+
+def diagonal_places(w: Writer, count: Any, offset: int) -> str:
+    """Return (count, 2): the places of a diagonal."""
+    first = np.array([max(-offset, 0), max(offset, 0)], np.int64)
+    return str(w.op("Add", w.unsqueeze(w.counted(count), [1]), w.constant(first)))
 
 
 @form("unfold")
 def _unfold(w: Writer, a: Any, out: Any) -> Any:
     dim = a.dimension % a.self.rank
-    count = out.shape[dim]
-    at = np.arange(count)[:, None] * a.step + np.arange(a.size)[None]
-    found = w.op("Gather", a.self.name, w.constant(at.astype(np.int64)), axis=dim)
+    starts = w.counted(a.self.shape[dim] - (a.size - 1), a.step)
+    at = w.op("Add", w.unsqueeze(starts, [1]), w.counted(a.size))
+    found = w.op("Gather", a.self.name, at, axis=dim)
     order = [i for i in range(a.self.rank + 1) if i != dim + 1]
     return w.op("Transpose", found, perm=[*order, dim + 1])
 
@@ -318,10 +327,8 @@ def _arange(w: Writer, a: Any, out: Any) -> Any:
     start, step = getattr(a, "start", 0), getattr(a, "step", 1)
     ends = [start, a.end, step]
     if any(isinstance(x, Size) for x in ends):
-        names = [w.size(x) if isinstance(x, (int, Size)) else None for x in ends]
-        if None in names:
-            raise UnsupportedOperatorError("arange of sizes and broken numbers")
-        return w.cast(w.op("Range", *names), tangrad.int64, out.dtype)
+        wide = tangrad.int64 if all(isinstance(x, (int, Size)) for x in ends) else tangrad.float64
+        return w.cast(w.op("Range", *(_number(w, x, wide) for x in ends)), wide, out.dtype)
     count = max(math.ceil((a.end - start) / step), 0)
     wide = np.arange(count) * step + start
     return w.constant(wide, out.dtype)
@@ -356,8 +363,15 @@ def _sequence(w: Writer, a: Any, out: Any) -> Any:
     count = w.op("ReduceProd", w.shape(a.self.name), keepdims=0)
     steps = w.op("Range", w.size(0), count, w.size(1))
     wide = tangrad.int64 if not out.dtype.is_floating_point else out.dtype
-    steps = w.op("Mul", w.cast(steps, tangrad.int64, wide), w.constant(a.step, wide))
-    return w.cast(w.op("Add", steps, w.constant(a.start, wide)), wide, out.dtype)
+    start, step = (_number(w, x, wide) for x in (a.start, a.step))
+    steps = w.op("Mul", w.cast(steps, tangrad.int64, wide), step)
+    return w.cast(w.op("Add", steps, start), wide, out.dtype)
+
+
+def _number(w: Writer, value: Any, dtype: Any) -> str:
+    if isinstance(value, Size):
+        return w.cast(value.name, tangrad.int64, dtype)
+    return w.constant(value, dtype)
 
 
 @form("scalar_tensor", whole=True)
@@ -376,17 +390,24 @@ def _repeat(w: Writer, a: Any, out: Any) -> Any:
 
 @form("_spaced")
 def _spaced(w: Writer, a: Any, out: Any) -> Any:
-    steps = a.self.shape[0]
-    step = (a.end - a.start) / max(1, steps - 1)
-    place = np.arange(steps)
-    from_start = place < max(steps // 2, steps == 1)
-    both = np.where(from_start, place * step + a.start, (place - (steps - 1)) * step + a.end)
-    return w.constant(both, out.dtype)
+    """Count from both ends up to the middle, as the library does."""
+    wide = tangrad.float64
+    start, end = (_number(w, x, wide) for x in (a.start, a.end))
+    count = w.size(a.self.shape[0])
+    last = w.op("Sub", count, w.size(1))
+    parts = w.cast(w.op("Max", last, w.size(1)), tangrad.int64, wide)
+    step = w.op("Div", w.op("Sub", end, start), parts)
+    place = w.op("Range", w.size(0), count, w.size(1))
+    half = w.op("Max", w.op("Div", count, w.size(2)), w.size(1))
+    up, down = (w.cast(x, tangrad.int64, wide) for x in (place, w.op("Sub", place, last)))
+    up, down = (w.op("Add", w.op("Mul", x, step), y) for x, y in ((up, start), (down, end)))
+    return w.cast(w.op("Where", w.op("Less", place, half), up, down), wide, out.dtype)
 
 
 @form("eye", whole=True)
 def _eye(w: Writer, a: Any, out: Any) -> Any:
-    sizes = a.n, getattr(a, "m", None)
-    if any(isinstance(size, Size) for size in sizes):
-        raise UnsupportedOperatorError("a diagonal of ones of a size that varies")
-    return w.constant(np.eye(*out.shape), out.dtype)
+    rows = a.n
+    columns = getattr(a, "m", None)
+    down, across = (w.counted(n) for n in (rows, rows if columns is None else columns))
+    equal = w.op("Equal", w.unsqueeze(down, [1]), across)
+    return w.cast(equal, tangrad.bool, out.dtype)
