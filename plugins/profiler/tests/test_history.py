@@ -67,7 +67,7 @@ def _out_of_memory() -> str:
     allocator.set_limit(reserved)
     try:
         with pytest.raises(tangrad.OutOfMemoryError) as raised:
-            # Other tests may leave blocks of any size free: none holds more than all reserved bytes.
+            # Blocks that others have left free hold no more than all reserved bytes.
             tangrad.empty(reserved + 64_000_000, dtype=tangrad.uint8)
     finally:
         allocator.set_limit(None)
