@@ -58,7 +58,8 @@ def _columns(input: Any, kernel_size: Ints, dilation: Ints, padding: Ints, strid
         below, right = padding
         x = constant_pad_nd(input, (right, right, below, below), 0)
     else:
-        x = input.contiguous()
+        x = input
+    x = x.contiguous()  # padding keeps channels_last
     lead, (height, width) = tuple(x.shape)[:-2], tuple(x.shape)[-2:]
     out = _positions(sizes, kernel_size, dilation, padding, stride)
     planes = (lead[-1] * height * width, height * width)[-len(lead) :]
