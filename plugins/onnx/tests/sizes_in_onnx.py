@@ -91,7 +91,8 @@ def _with_other_sizes(
 
 def _grown(t: Any, dims: set[int], by: int) -> Any:
     for dim in dims:
-        t = tangrad.cat([t, *[t.narrow(dim, 0, 1)] * by], dim)
+        # The last again, so that what is sorted stays so.
+        t = tangrad.cat([t, *[t.narrow(dim, t.shape[dim] - 1, 1)] * by], dim)
     return t
 
 

@@ -187,6 +187,16 @@ def test_sizes_may_be_given_one_by_one(function: Any) -> None:
     export(Called(), tangrad.randn(3, 4), dynamic_shapes=({0: Dim("rows")},))
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(7, 8), (16, 18)])
+def test_pictures_are_resized_with_smoothing(mode: str, size: tuple[int, int]) -> None:
+    class Resized(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return F.interpolate(x, size, mode=mode, antialias=True)
+
+    export(Resized(), tangrad.randn(1, 2, 12, 13))
+
+
 @pytest.mark.parametrize(
     "function",
     [

@@ -390,6 +390,8 @@ def _interpolate(w: Writer, a: Any, out: Any) -> Any:
     mode = {"nearest": "nearest", "nearest-exact": "nearest", "bicubic": "cubic"}.get(
         a.mode, "linear"
     )
+    if a.antialias and a.align_corners:
+        raise UnsupportedOperatorError("antialias with align_corners")
     if a.mode == "area":
         raise UnsupportedOperatorError("an average over areas")
     how = "align_corners" if a.align_corners else "pytorch_half_pixel"
@@ -423,7 +425,8 @@ def _interpolate(w: Writer, a: Any, out: Any) -> Any:
         if mode == "nearest"
         else None,
         antialias=int(a.antialias) or None,
-        cubic_coeff_a=-0.75 if mode == "cubic" and not a.antialias else None,
+        exclude_outside=int(a.antialias) or None,
+        cubic_coeff_a=(-0.5 if a.antialias else -0.75) if mode == "cubic" else None,
     )
 
 
