@@ -56,7 +56,10 @@ SHAPES = (
     *((), (0,), (1,), (3,), (2, 3), (3, 3), (0, 3), (3, 0), (2, 0, 3), (2, 3, 4), (1, 2, 4, 4)),
     *((2, 1, 3, 1, 2), (2, 2, 5, 5, 5), (1,) * 24 + (2,), (5, 2), (4,), (0, 0)),
 )
-FORMS = ("", "", "", "", "transposed", "stepped", "expanded", "offset", "conj", "neg", "grad")
+FORMS = (
+    *("", "", "", "", "transposed", "channels last", "stepped", "expanded", "offset", "conj"),
+    *("neg", "grad"),
+)
 FILLS = ("small", "small", "small", "special", "zeros", "extreme")
 INTEGERS = (0, 1, -1, 2, -2, 3, -3, 7, 100, -100, 2**31, 2**63 - 1, -(2**63), 2**63)
 NUMBERS = (0, 1, -1, 2, 0.5, -0.5, 1e-30, 1e308, 2**63 - 1, -(2**63), 2**64, 10**30, True)
@@ -118,6 +121,10 @@ def _stepped(library: Any, made: Any) -> Any:
     return library.stack([made, made], -1).select(-1, 0)
 
 
+def _channels_last(made: Any) -> Any:
+    return made.movedim(1, -1).contiguous().movedim(-1, 1) if made.ndim > 2 else made
+
+
 def _conjugated(library: Any, made: Any) -> Any:
     return made.conj() if made.is_complex() else made
 
@@ -133,6 +140,7 @@ def _recorded(library: Any, made: Any) -> Any:
 FORMED: dict[str, Callable[[Any, Any], Any]] = {
     "": lambda library, made: made,
     "transposed": lambda library, made: made.mT.contiguous().mT if made.ndim > 1 else made,
+    "channels last": lambda library, made: _channels_last(made),
     "stepped": _stepped,
     "expanded": _expanded,
     "offset": lambda library, made: library.stack([made, made])[1],
