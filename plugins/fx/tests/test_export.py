@@ -325,6 +325,25 @@ def test_parts_are_told_apart_that_arguments_are_written_like() -> None:
     assert tangrad.equal(program.run_decompositions().module()(p_block1_0_weight=x), model(x))
 
 
+def test_a_buffer_of_another_shape_is_named() -> None:
+    class Lazy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("table", tangrad.zeros(1))
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.table.shape != x.shape:
+                self.table = tangrad.arange(float(x.shape[0]))
+            return x + self.table
+
+    model, x = Lazy(), tangrad.ones(3)
+    with pytest.raises(RuntimeError, match=r"buffer 'table', which is .*float32\[1\]"):
+        export(model, (x,))
+    assert model.table.shape == (1,)
+    model(x)
+    assert export(model, (x,)).module()(x).tolist() == [1.0, 2.0, 3.0]
+
+
 def test_dimensions_that_vary_are_noted() -> None:
     class Called(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -501,6 +501,12 @@ def _keep_assigned_buffers(recorder: _Recorder, module: Module, buffers: dict[st
     for path, now in module.named_buffers(remove_duplicate=False):
         before = buffers.get(path)
         if before is not None and now is not before:
+            if now.shape != before.shape or now.dtype != before.dtype:
+                had, has = (f"{t.dtype}{list(t.shape)}" for t in (before, now))
+                raise RuntimeError(
+                    f"export: the program puts {has} in the place of the buffer {path!r}, which is "
+                    f"{had}; if it does so in its first call alone, call the module once before"
+                )
             given = recorder.given(before), recorder.given(now)
             recorder.graph.call_method("copy_", given).meta["writes"] = True
 
