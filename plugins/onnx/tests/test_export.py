@@ -195,6 +195,7 @@ def test_pictures_are_resized_with_smoothing(mode: str, size: tuple[int, int]) -
             return F.interpolate(x, size, mode=mode, antialias=True)
 
     export(Resized(), tangrad.randn(1, 2, 12, 13))
+    export(Resized(), tangrad.randint(0, 256, (1, 3, 12, 13)).to(tangrad.uint8))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from tangrad_onnx.writing.forms import (  # noqa: F401  (each registers its form
     quantization,
     random,
     reductions,
+    resizing,
     shapes,
 )
 from tangrad_onnx.writing.forms.registry import FORMS, WHOLE, form

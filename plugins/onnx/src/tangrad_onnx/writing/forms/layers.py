@@ -382,54 +382,6 @@ def _grid_sampler(w: Writer, a: Any, out: Any) -> Any:
     )
 
 
-@form("interpolate", whole=True)
-def _interpolate(w: Writer, a: Any, out: Any) -> Any:
-    rank = a.input.rank - 2
-    if a.antialias and w.opset < 18:
-        raise UnsupportedOperatorError("antialias needs opset 18")
-    mode = {"nearest": "nearest", "nearest-exact": "nearest", "bicubic": "cubic"}.get(
-        a.mode, "linear"
-    )
-    if a.antialias and a.align_corners:
-        raise UnsupportedOperatorError("antialias with align_corners")
-    if a.mode == "area":
-        raise UnsupportedOperatorError("an average over areas")
-    how = "align_corners" if a.align_corners else "pytorch_half_pixel"
-    if mode == "nearest":
-        how = "asymmetric" if a.mode == "nearest" else "half_pixel"
-    elif mode == "cubic" and not a.align_corners:
-        how = "half_pixel"
-    scales, sizes, wanted = None, None, None
-    factor = a.scale_factor
-    factors = list(factor) if isinstance(factor, (list, tuple)) else [factor] * rank
-    if a.size is not None:
-        wanted = w.sizes(_pair(a.size, rank))
-    elif a.recompute_scale_factor:
-        have = w.cast(w.sizes(a.input.shape[2:]), tangrad.int64, tangrad.float64)
-        by = w.constant(np.array(factors), tangrad.float64)
-        wanted = w.cast(w.op("Floor", w.op("Mul", have, by)), tangrad.float64, tangrad.int64)
-    if wanted is not None:
-        head = w.slice(w.shape(a.input.name), 0, 0, 2)
-        sizes = w.op("Concat", head, wanted, axis=0)
-    else:
-        scales = w.constant(np.array([1, 1, *factors], np.float32))
-    return w.op(
-        "Resize",
-        a.input.name,
-        None,
-        scales,
-        sizes,
-        mode=mode,
-        coordinate_transformation_mode=how,
-        nearest_mode=("floor" if a.mode == "nearest" else "round_prefer_ceil")
-        if mode == "nearest"
-        else None,
-        antialias=int(a.antialias) or None,
-        exclude_outside=int(a.antialias) or None,
-        cubic_coeff_a=(-0.5 if a.antialias else -0.75) if mode == "cubic" else None,
-    )
-
-
 @form("pixel_shuffle", whole=True)
 def _pixel_shuffle(w: Writer, a: Any, out: Any) -> Any:
     if a.self.rank != 4:
