@@ -159,6 +159,12 @@ def test_a_grid_of_positions_keeps_nothing_that_backward_frees(agree):
     agree(lambda t: (run(t, (2, 1, 2, 3), False), run(t, (2, 1, 2, 3, 4), True)))
 
 
+def test_triangles_take_no_memory_for_what_lies_outside():
+    assert tangrad.tril_indices(2, 2**40, 1).tolist() == [[0, 0, 1, 1, 1], [0, 1, 0, 1, 2]]
+    assert tangrad.triu_indices(2**40, 3, 1).tolist() == [[0, 0, 1], [1, 2, 2]]
+    assert tangrad.tril_indices(5, 2**40, -7).shape == (2, 0)
+
+
 @pytest.mark.parametrize("name", ["tril_indices", "triu_indices"])
 def test_places_of_a_triangle_have_a_shape_without_data(agree, name):
     for arguments in itertools.product((0, 1, 3), (0, 2, 5), (-4, -1, 0, 1, 3, 9)):

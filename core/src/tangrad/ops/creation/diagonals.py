@@ -56,6 +56,10 @@ def _triangle(
     if dtype not in (tangrad.int64, tangrad.int32):
         name = "tril_indices" if lower else "triu_indices"
         raise NotImplementedError(f'"{name}" not implemented for {dtype}; use int64 or int32')
+    # Beyond these nothing lies in the triangle, and a matrix of them all may not fit.
+    row, col = (
+        (row, min(col, max(row + offset, 0))) if lower else (min(row, max(col - offset, 0)), col)
+    )
     if row <= _FEW and col <= _FEW:
         return _listed_triangle(row, col, offset, device, lower).to(dtype)
     count = _below(row, col, offset) if lower else row * col - _below(row, col, offset - 1)
