@@ -492,7 +492,8 @@ cdef class TypeGuard(Guard):
 
 
 cdef unsigned int tag_of(object kind):
-    getattr(kind, "__module__", None)  # has the interpreter give the class a tag
+    # A name that is looked up in the class itself has the interpreter give it a tag.
+    getattr(kind, "__init__", None)
     return (<PyTypeObject*>kind).tp_version_tag
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, FunctionType, NoneType
 from typing import Any
 
 import tangrad
@@ -414,7 +414,9 @@ def _why_not(function: Any, within: bool = False) -> str | None:
     if isinstance(owner, tangrad.Tensor) and name in _TELLING_METHODS:
         return f"Tensor.{name}() may answer otherwise for another tensor, which cannot be watched"
     kinds = owner.__mro__ if isinstance(owner, type) else type(owner).__mro__
-    kind = next((k for k in kinds if name in vars(k)), kinds[0])
+    # A class in Python may have a method of the name, which has called the one in C.
+    in_c = (k for k in kinds if not isinstance(vars(k).get(name), (NoneType, FunctionType)))
+    kind = next(in_c, kinds[0])
     top = kind.__module__.partition(".")[0]
     if top in ("builtins", "collections", "_collections", "functools", "itertools", "operator"):
         return None

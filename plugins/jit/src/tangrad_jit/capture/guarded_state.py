@@ -44,7 +44,8 @@ __all__ = ["GuardedState", "survey"]
 # Of the source of a number: (identity of what holds it, its place there), and the place in a tuple.
 Key = tuple[Any, ...]
 
-_LIMIT = 50_000
+_LIMIT = 50_000  # of objects
+_NAMES = 100_000  # of modules that are held as objects
 _PLAIN = frozenset(
     (int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 )
@@ -258,6 +259,8 @@ class GuardedState:
         if (id(holder), name) in self._entries:
             return there
         self._entries.add((id(holder), name))
+        if len(self._entries) > _NAMES:
+            raise GuardError(f"{path}: the function's modules have more than {_NAMES} names")
         # What the library has not loaded comes when it is first asked for.
         if there or not _is_trusted_holder(holder):
             given = self.given.get(id(holder), ()) if there else ()

@@ -133,7 +133,12 @@ def record(
         CaptureError: the run cannot be a graph, if strict.
         Exception: what the function raises.
     """
-    session = _Session(function, args, kwargs, strict, known, name)
+    try:
+        session = _Session(function, args, kwargs, strict, known, name)
+    except GuardError as error:
+        if known:
+            raise
+        return _learned(function, args, kwargs, name, error)
     session.choose(varying, fixed)
     if sizes:
         session.follow_sizes()
@@ -147,6 +152,20 @@ def record(
     session.recorder.forget()
     if strict and recording.failure is not None and not isinstance(recording.failure, Unsettled):
         raise recording.failure
+    return recording
+
+
+def _learned(function: Any, args: Any, kwargs: Any, name: str, why: GuardError) -> Recording:
+    """Run a function whose names lead too far, to learn which code it executes."""
+    # Code counts as the program's while somebody records it.
+    recorder = Recorder(name, lambda tensor: ("capture", "", tensor))
+    recording = Recording(recorder.graph)
+    with CallWatch() as watch, traced_calls(recorder):
+        recorder.watch = watch.filter
+        recording.result = function(*args, **kwargs)
+    recorder.forget()
+    recording.executed = watch.executed
+    recording.failure = Unsettled(f"the run was to tell what the function executes: {why}")
     return recording
 
 
@@ -173,7 +192,13 @@ class _Session:
         self.grads = self._gradients()
 
     def _survey_before(self) -> GuardedState:
-        found = survey(self.function, self.args, self.kwargs, None)
+        try:
+            found = survey(self.function, self.args, self.kwargs, None)
+        except GuardError:
+            if not self.known:
+                raise
+            # All names lead too far; what the code of earlier runs names is what matters.
+            return survey(self.function, self.args, self.kwargs, self.known)
         for code, names in self.known.items():
             if code not in found.code:
                 found.code.add(code)
