@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad.plugin import DeviceDriver, reference_kernel
+from tangrad_cpu.composites import COMPOSITES
 
 API = 1
 
@@ -15,6 +16,7 @@ class Cpu(DeviceDriver):
 
     host = True
     amp_dtypes = ("bfloat16", "float16")
+    composites = COMPOSITES
 
     def probe(self) -> bool | str:
         """Say whether the wheel was built for a processor like this one."""

@@ -38,7 +38,17 @@ def by_device(name: str, x: Any, *args: Any) -> Any:
     They do not see what transforms and subclasses are to see.
     """
     active = get_intercept()
-    if type(x) not in _EXACT or (active is not None and active.levels):
+    if (active is not None and active.levels) or type(x) not in _EXACT:
         return None
     own = get_driver(x.device.type).composites.get(name)
     return None if own is None else own(x, *args)
+
+
+def unseen(name: str, x: Any) -> Any:
+    """Return the function of the driver's `composites`, None where there is none or a call is seen.
+
+    What records calls is shown the ops that every device has.
+    """
+    if get_intercept() is not None or type(x) not in _EXACT:
+        return None
+    return get_driver(x.device.type).composites.get(name)

@@ -12,11 +12,15 @@ from typing import Any
 import tangrad
 from tangrad.ops.nn.convolution import in_format_of, ordered_channels_last, repeated
 from tangrad.ops.nn.fusing import fuses
-from tangrad.ops.nn.pooling.channels_last import average_of_lines, lies_last, of_lines
+from tangrad.ops.nn.pooling.channels_last import (
+    average_of_few,
+    average_of_lines,
+    lies_last,
+    of_lines,
+)
 from tangrad.ops.nn.pooling.greatest import max_pool2d, max_pool_jvp, max_pool_vjp
 from tangrad.ops.nn.pooling.one_pass import WITH_PADDING, window_average
-from tangrad.ops.nn.pooling.sizes import hashable
-from tangrad.plugin import Ints, composite, level_of, numel_of, op
+from tangrad.plugin import Ints, composite, get_intercept, level_of, numel_of, op
 
 _MOST_OF_A_LANE = 1024  # elements of a window that are added up one after the other
 _LARGEST = 2**40  # elements along one dimension of a result: more than fits into any memory
@@ -114,6 +118,14 @@ def _checked(name: str, spatial: int, shape: Ints, output_size: Any) -> Ints:
 _known_sizes = lru_cache(maxsize=256, typed=True)(_checked)
 
 
+def _wanted(name: str, spatial: int, shape: Ints, output_size: Any) -> Ints:
+    """Return the sizes wanted; those of a program that is recorded may be symbols."""
+    if get_intercept() is not None:
+        return _checked(name, spatial, shape, output_size)
+    given = tuple(output_size) if type(output_size) is list else output_size
+    return _known_sizes(name, spatial, shape, given)
+
+
 def _nothing(name: str, input: Any, lead: Ints, wanted: Ints) -> Any:
     """Return a result without elements; backward raises, as PyTorch's, where it asked for none."""
     empty = input.reshape((-1,))[:0].reshape((*lead, *wanted))
@@ -128,26 +140,24 @@ def _nothing(name: str, input: Any, lead: Ints, wanted: Ints) -> Any:
 
 
 def _adaptive_average(name: str, spatial: int, input: Any, output_size: Any) -> Any:
-    shape, one_pass = tuple(input.shape), fuses(input)
-    if one_pass:
-        wanted = _known_sizes(name, spatial, shape, hashable(output_size))
-    else:
-        wanted = _checked(name, spatial, shape, output_size)
+    shape = tuple(input.shape)
+    wanted = _wanted(name, spatial, shape, output_size)
     elements, most = input.numel(), max(wanted)
     if 0 in wanted or elements == 0:
         return _nothing(name, input, shape[:-spatial], wanted)
-    if not (input.is_floating_point() or input.is_complex()):
+    is_floating = input.is_floating_point()
+    if not (is_floating or input.is_complex()):
         _refuse(name, input.dtype)
-    if most > 1 and not one_pass and input.is_floating_point() and of_lines(input, spatial):
-        return average_of_lines(input, wanted, (), *_anywhere(spatial), WITH_PADDING)
-    if (
-        most > 1
-        and one_pass
-        and input.is_floating_point()
-        and elements <= _MOST_OF_A_LANE * numel_of(shape[:-spatial] + wanted)
-    ):
-        pooled = window_average(input, wanted, (), *_anywhere(spatial), WITH_PADDING)
-        return in_format_of(pooled, input)
+    if most > 1 and is_floating:
+        window = (wanted, (), *_anywhere(spatial), WITH_PADDING)
+        found = average_of_few(input, *window)
+        if found is not None:
+            return found
+        if fuses(input):
+            if elements <= _MOST_OF_A_LANE * numel_of(shape[:-spatial] + wanted):
+                return in_format_of(window_average(input, *window), input)
+        elif of_lines(input, spatial):
+            return average_of_lines(input, *window)
     # Narrow floats are averaged in float32: one rounding, at the end.
     x = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
     if most == 1:
@@ -230,7 +240,7 @@ def _adaptive_greatest(
     name: str, spatial: int, input: Any, output_size: Any, return_indices: bool = True
 ) -> Any:
     """Return the greatest of each window and its flat position, the last NaN being greatest."""
-    wanted = _checked(name, spatial, tuple(input.shape), output_size)
+    wanted = _wanted(name, spatial, tuple(input.shape), output_size)
     if not input.is_floating_point():
         _refuse(name, input.dtype)
     lead = tuple(input.shape)[:-spatial]

@@ -8,7 +8,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.nn.convolution import convolution, in_format_of
 from tangrad.ops.nn.fusing import fuses
-from tangrad.ops.nn.pooling.channels_last import average_of_lines, of_lines
+from tangrad.ops.nn.pooling.channels_last import average_of_few, average_of_lines, of_lines
 from tangrad.ops.nn.pooling.one_pass import WITH_PADDING, WITHOUT_PADDING, window_average
 from tangrad.ops.nn.pooling.sizes import (
     POOL_ERRORS,
@@ -17,7 +17,7 @@ from tangrad.ops.nn.pooling.sizes import (
     known_windows,
     pooled_sizes,
 )
-from tangrad.plugin import Ints, composite, find_op, numel_of
+from tangrad.plugin import Ints, composite, find_op, get_intercept, numel_of
 
 slice_ = find_op("slice")
 
@@ -61,9 +61,10 @@ def _average_windows(
     stride: Any,
     padding: Any,
     ceil_mode: bool,
+    count_include_pad: bool,
     divisor_override: int | None,
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """Check the arguments of an average; return sizes of the result, of windows, steps, padding."""
+) -> tuple[Ints, Ints, Ints, Ints, int]:
+    """Check the arguments of an average; return those of `window_average`."""
     kernel, step, padding, ones = known_windows(spatial, kernel_size, stride, padding, 1)
     check_windows(name, shape, kernel, step, padding, ones, ceil_mode)
     if divisor_override == 0:
@@ -73,7 +74,9 @@ def _average_windows(
         raise RuntimeError(
             f"{name}: input image {list(sizes)} smaller than kernel size {list(kernel)}"
         )
-    return pooled_sizes(sizes, kernel, step, padding, ones, ceil_mode), kernel, step, padding
+    ends = pooled_sizes(sizes, kernel, step, padding, ones, ceil_mode)
+    least = WITH_PADDING if count_include_pad else WITHOUT_PADDING
+    return ends, kernel, step, padding, divisor_override or least
 
 
 def _avg_pool(
@@ -92,18 +95,22 @@ def _avg_pool(
         raise NotImplementedError(
             f"{name} is not implemented for {input.dtype}; convert to a floating-point dtype"
         )
-    shape, one_pass = tuple(input.shape), fuses(input)
-    given = (*map(hashable, (kernel_size, stride, padding)), ceil_mode, divisor_override)
+    shape = input.shape
+    if list in (type(kernel_size), type(stride), type(padding)):
+        kernel_size, stride, padding = hashable(kernel_size, stride, padding)
+    given = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
     # Sizes of a program that is recorded may be symbols, which nothing is to be kept by.
-    laid = _average_windows if one_pass else _average_windows.__wrapped__
-    ends, kernel, step, padding = laid(name, spatial, shape, *given)
-    usual = is_floating and (divisor_override or 1) > 0
-    least = WITH_PADDING if count_include_pad else WITHOUT_PADDING
-    if usual and not one_pass and of_lines(input, spatial):
-        return average_of_lines(input, ends, kernel, step, padding, divisor_override or least)
-    if usual and one_pass:
-        pooled = window_average(input, ends, kernel, step, padding, divisor_override or least)
-        return in_format_of(pooled, input)
+    laid = _average_windows if get_intercept() is None else _average_windows.__wrapped__
+    window = laid(name, spatial, shape, *given)
+    if is_floating and (divisor_override or 1) > 0:
+        found = average_of_few(input, *window)
+        if found is not None:
+            return found
+        if fuses(input):
+            return in_format_of(window_average(input, *window), input)
+        if of_lines(input, spatial):
+            return average_of_lines(input, *window)
+    kernel, step, padding = window[1:4]
     sizes, lead, ones = shape[-spatial:], shape[:-spatial], (1,) * spatial
     out, grown, counts, even = _averages(sizes, kernel, step, padding, ceil_mode, count_include_pad)
     # Sums of narrow floats are kept in float32: one rounding, at the end.

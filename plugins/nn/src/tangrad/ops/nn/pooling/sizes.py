@@ -97,15 +97,18 @@ def _steps(stride: Any, kernel: Ints, spatial: int) -> Ints:
     return repeated("stride", stride, spatial)
 
 
-def hashable(argument: Any) -> Any:
-    return tuple(argument) if isinstance(argument, list) else argument
+def hashable(*arguments: Any) -> Any:
+    """Return arguments with tuples in place of lists."""
+    return tuple([tuple(each) if isinstance(each, list) else each for each in arguments])
 
 
 def windows_of(
     spatial: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Return kernel size, stride, padding and dilation for every dimension."""
-    return known_windows(spatial, *map(hashable, (kernel_size, stride, padding, dilation)))
+    if list in (type(kernel_size), type(stride), type(padding), type(dilation)):
+        return known_windows(spatial, *hashable(kernel_size, stride, padding, dilation))
+    return known_windows(spatial, kernel_size, stride, padding, dilation)
 
 
 @lru_cache(maxsize=256, typed=True)
