@@ -18,19 +18,18 @@ from typing import Any
 import tangrad
 from tangrad.ops.nn.convolution import in_format_of, ordered_channels_last
 from tangrad.ops.nn.fusing import by_device, fuses, plain_on_host
+from tangrad.ops.nn.interpolation_request import NEAREST, Scales, requested
 from tangrad.ops.nn.pooling.adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
 )
-from tangrad.ops.nn.weighted_lines import Band, Taps, band_of, summed_lines
-from tangrad.plugin import Ints, composite, constant, index_vector, op
+from tangrad.ops.nn.weighted_lines import Band, Taps, band_of, kept, summed_lines
+from tangrad.plugin import Ints, composite, constant, get_intercept, index_vector, op
 
 _AREA = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d, 3: adaptive_avg_pool3d}
-_NEAREST = ("nearest", "nearest-exact")
-# The number of spatial dimensions that a mode is for, and the kernel that it applies to each.
-_RANKS = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2, "lanczos": 2}
-_MODES = ("nearest", "linear", "bilinear", "bicubic", "trilinear", "lanczos", "area")
+# Results along a dimension whose places may be listed before memory is asked for, and are kept.
+_LISTED_UNASKED = 4096
 
 
 # Which elements a result is made of ---------------------------------------------------------------
@@ -207,7 +206,8 @@ def _quantized(taps: Taps) -> Taps:
 
 def _reserve(input: Any, sizes: Ints) -> None:
     """Ask for the result's memory before the places of its elements are listed: it may lack."""
-    input.new_empty((*input.shape[:2], *sizes))
+    if max(sizes) > _LISTED_UNASKED:
+        input.new_empty((*input.shape[:2], *sizes))
 
 
 def _without_values(input: Any, sizes: Ints) -> Any:
@@ -219,12 +219,34 @@ def _without_values(input: Any, sizes: Ints) -> Any:
     return input.clone() if x is input else x
 
 
+@lru_cache(maxsize=256)
+def _resampled_dims(
+    shape: Ints, sizes: Ints, mode: str, align_corners: bool, scales: Scales, antialias: bool
+) -> tuple[tuple[float, ...], tuple[tuple[int, tuple[Any, ...]], ...]]:
+    """Return how far apart neighbours are in each dimension, and what the taps of some depend on.
+
+    The latter are the dimensions that are summed, with the arguments of `_taps`, except for mode
+    and size.
+    """
+    spatial = list(zip(shape[2:], sizes, scales, strict=True))
+    ratios = tuple([_ratio(n, out, align_corners, scale) for n, out, scale in spatial])
+    # As in PyTorch, a scale near 1 that leaves the size alone moves nothing but cubic curves.
+    cubic = mode == "bicubic" and not (antialias or align_corners)
+    # Lines first in the usual case: a row is copied at once.
+    summed = [
+        (dim, (out, align_corners, scale, antialias))
+        for dim, (n, out, scale) in enumerate(spatial, 2)
+        if n != out or (cubic and scale is not None)
+    ]
+    return ratios, tuple(summed)
+
+
 def _resample(
     input: Any,
     sizes: Ints,
     mode: str,
     align_corners: bool,
-    scales: list[float | None],
+    scales: Scales,
     antialias: bool,
 ) -> Any:
     if not (input.is_floating_point() or (input.dtype == tangrad.uint8 and input.ndim == 4)):
@@ -232,8 +254,8 @@ def _resample(
             f"interpolate in mode '{mode}' is not implemented for {input.dtype} of "
             f"{input.ndim} dimensions; convert to a floating-point dtype"
         )
-    spatial = zip(input.shape[2:], sizes, scales, strict=True)
-    ratios = tuple(_ratio(n, out, align_corners, scale) for n, out, scale in spatial)
+    laid = _resampled_dims if get_intercept() is None else _resampled_dims.__wrapped__
+    ratios, summed = laid(tuple(input.shape), sizes, mode, align_corners, scales, antialias)
     found = by_device("interpolate", input, sizes, mode, align_corners, ratios, antialias)
     if found is not None:
         return found
@@ -244,19 +266,14 @@ def _resample(
         return resampled_pixels(input, sizes, mode, align_corners, *ratios, antialias)
     x = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
     by_lines = plain_on_host(input)
-    # Lines first in the usual case: a row is copied at once.
-    for dim in range(2, input.ndim):
-        size, out, scale = input.shape[dim], sizes[dim - 2], scales[dim - 2]
-        # As in PyTorch, a scale near 1 that leaves the size alone moves nothing but cubic curves.
-        cubic = mode == "bicubic" and not (antialias or align_corners)
-        if size == out and (not cubic or scale is None):
-            continue
-        given = (out, align_corners, scale, antialias)
+    for dim, given in summed:
         if by_lines:
             x = summed_lines(x, dim, _band, mode, *given)
         else:
-            x = _weighted(x, dim, _taps(mode, size, *given))
-    return input.clone() if x is input else x.to(input.dtype)
+            x = _weighted(x, dim, _taps(mode, input.shape[dim], *given))
+    if x.dtype != input.dtype:
+        return x.to(input.dtype)
+    return input.clone() if x is input else x
 
 
 def _resample_pixels(
@@ -308,33 +325,50 @@ resampled_pixels = op(
 )
 
 
-def _resample_nearest(input: Any, sizes: Ints, exact: bool, scales: list[float | None]) -> Any:
+@lru_cache(maxsize=256)
+def _nearest_dims(
+    shape: Ints, sizes: Ints, exact: bool, scales: Scales
+) -> tuple[tuple[Any, ...] | None, ...]:
+    """Return the arguments of `_nearest_places` for each dimension; None: its elements stay."""
+    # PyTorch goes by the sizes of images, and by the scale of signals and volumes.
+    by_sizes = len(shape) == 4 and not exact
+    found: list[tuple[Any, ...] | None] = []
+    for n, out, scale in zip(shape[2:], sizes, scales, strict=True):
+        given = (n, out, exact, scale, by_sizes)
+        found.append(None if _nearest_places(*given) == tuple(range(n)) else given)
+    return tuple(found)
+
+
+def _nearest_index(device: Any, *given: Any) -> Any:
+    return constant(index_vector(_nearest_places(*given), device))
+
+
+def _resample_nearest(input: Any, sizes: Ints, exact: bool, scales: Scales) -> Any:
     if input.device.type == "meta":
         return _without_values(input, sizes)
     _reserve(input, sizes)
     x = input
-    # PyTorch goes by the sizes of images, and by the scale of signals and volumes.
-    by_sizes = input.ndim == 4 and not exact
-    listed = [
-        _nearest_places(n, out, exact, scale, by_sizes)
-        for n, out, scale in zip(input.shape[2:], sizes, scales, strict=True)
-    ]
+    laid = _nearest_dims if get_intercept() is None else _nearest_dims.__wrapped__
+    listed = laid(tuple(input.shape), sizes, exact, scales)
     # Channels that lie last stay there, and are copied together.
     last = input.ndim > 3 and not input.is_contiguous() and ordered_channels_last(input)
     x = x.movedim(1, -1) if last else x
-    if fuses(input) and all(map(_repeats, listed, input.shape[2:])):
+    if fuses(input) and all(given is None or _repeats(*given) for given in listed):
         x = _repeated(x, sizes, 1 if last else 2)
     else:
-        for dim, places in enumerate(listed, 1 if last else 2):
-            if places != tuple(range(x.shape[dim])):
-                x = x.index_select(dim, constant(index_vector(places, input.device)))
+        for dim, given in enumerate(listed, 1 if last else 2):
+            if given is not None:
+                made = (_nearest_index, input.device, *given)
+                index = kept(*made) if given[1] <= _LISTED_UNASKED else made[0](*made[1:])
+                x = x.index_select(dim, index)
     x = x.movedim(-1, 1) if last else x
     return x.clone() if tuple(x.shape) == tuple(input.shape) else x
 
 
 @lru_cache(maxsize=256)
-def _repeats(places: tuple[int, ...], size: int) -> bool:
+def _repeats(size: int, *given: Any) -> bool:
     """Whether places list each of `size` elements equally often, one after the other."""
+    places = _nearest_places(size, *given)
     most = len(places)
     return (
         0 < size <= most
@@ -351,61 +385,6 @@ def _repeated(input: Any, sizes: Ints, first: int) -> Any:
         wide, shape = wide.unsqueeze(first + 1 + 2 * k), [*shape, n, out // n]
     wide = wide.expand((*shape, *input.shape[end:]))
     return wide.reshape((*input.shape[:first], *sizes, *input.shape[end:]))
-
-
-# The arguments ------------------------------------------------------------------------------------
-
-
-def _listed(value: Any, rank: int, what: str, shape: list[int]) -> list[Any]:
-    if not isinstance(value, (tuple, list)):
-        return [value] * rank
-    if len(value) != rank:
-        raise ValueError(
-            f"Input and {what} must have the same number of spatial dimensions, but got input of "
-            f"shape {shape} with {rank} of them and {what} {value}. Give an input (N, C, d1, ..., "
-            f"dK) and {what} as one number or K numbers."
-        )
-    return list(value)
-
-
-def _is_no_index(number: Any) -> bool:
-    floating = isinstance(number, tangrad.Tensor) and not number.dtype.kind.endswith("int")
-    return floating or not hasattr(number, "__index__")
-
-
-def _wanted(
-    input: Any, size: Any, scale_factor: Any, recompute: bool | None, mode: str
-) -> tuple[Ints, list[float | None]]:
-    """Return the sizes of the result, and the scale of each dimension where it is to be used."""
-    rank, shape = input.ndim - 2, list(input.shape)
-    if size is not None and scale_factor is not None:
-        raise ValueError("interpolate: only one of size or scale_factor should be defined")
-    if size is None and scale_factor is None:
-        raise ValueError("interpolate: either size or scale_factor should be defined")
-    if size is not None:
-        if recompute:
-            raise ValueError(
-                "recompute_scale_factor is not meaningful with an explicit size (interpolate)."
-            )
-        listed = _listed(size, rank, "output size", shape)
-        if any(isinstance(n, bool) or _is_no_index(n) for n in listed):
-            raise TypeError(
-                f"interpolate: expected size to be one of int or of sequences of int, got {size!r}"
-            )
-        return tuple(int(n) for n in listed), [None] * rank
-    factors = _listed(scale_factor, rank, "scale_factor", shape)
-    if any(isinstance(f, str) or not hasattr(f, "__float__") for f in factors):
-        raise TypeError(f"interpolate: expected scale_factor to be numbers, got {scale_factor!r}")
-    factors = [float(f) for f in factors]
-    products = [n * f for n, f in zip(shape[2:], factors, strict=True)]
-    if not all(abs(size) < 2**63 for size in products):
-        raise RuntimeError(
-            f"interpolate: scale_factor {scale_factor} of input {shape} gives sizes {products}, "
-            "which are no 64-bit integers"
-        )
-    sizes = tuple(map(int, products))
-    used = not recompute and mode != "area"
-    return sizes, list(factors) if used else [None] * rank
 
 
 @composite(
@@ -477,43 +456,11 @@ def interpolate(
         antialias: widen the kernel of "bilinear", "bicubic" and "lanczos" where the result is
             smaller.
     """
-    if mode in (*_NEAREST, "area") and align_corners is not None:
-        raise ValueError(
-            "align_corners option can only be set with the interpolating modes: linear | "
-            f"bilinear | bicubic | trilinear, got mode '{mode}'"
-        )
-    rank = input.ndim - 2
-    if rank < 1:
-        raise NotImplementedError(
-            f"interpolate: only 3D, 4D and 5D inputs are supported, got {input.ndim}D"
-        )
-    sizes, scales = _wanted(input, size, scale_factor, recompute_scale_factor, mode)
-    if antialias and not (mode in _FILTERS and rank == 2):
-        raise ValueError(
-            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires "
-            f"a 4-D tensor as input, got mode '{mode}' and {input.ndim} dimensions"
-        )
-    if rank > 3 or mode not in (*_MODES, "nearest-exact") or _RANKS.get(mode, rank) != rank:
-        raise NotImplementedError(
-            f"interpolate: got {input.ndim}D input for mode '{mode}'; 3D, 4D and 5D inputs are "
-            "supported for nearest, nearest-exact and area, 3D for linear, 4D for bilinear, "
-            "bicubic and lanczos, 5D for trilinear"
-        )
-    if mode == "lanczos" and (align_corners or not antialias):
-        raise ValueError("Lanczos mode requires antialias=True and align_corners=False")
+    options = (mode, align_corners, recompute_scale_factor, antialias)
+    sizes, scales = requested(tuple(input.shape), size, scale_factor, *options)
     if mode == "area":
-        return _AREA[rank](input, sizes)
-    if min(*input.shape[2:], *sizes) < 1:
-        raise RuntimeError(
-            "Input and output sizes should be greater than 0, but got input "
-            f"{list(input.shape)[2:]} and output {list(sizes)} (interpolate)"
-        )
-    if input.shape[1] == 0:
-        raise RuntimeError(
-            f"interpolate: Non-empty {input.ndim}D data tensor expected but got a tensor with "
-            f"sizes {list(input.shape)}"
-        )
-    if mode in _NEAREST:
+        return _AREA[input.ndim - 2](input, sizes)
+    if mode in NEAREST:
         result = _resample_nearest(input, sizes, mode == "nearest-exact", scales)
     else:
         result = _resample(input, sizes, mode, bool(align_corners), scales, antialias)
@@ -544,4 +491,4 @@ def _upsample_bilinear2d_aa(
     scales = [scales_h, scales_w] if scale_factors is None else list(scale_factors)
     if output_size is None:
         output_size = [int(n * scale) for n, scale in zip(self.shape[2:], scales, strict=True)]
-    return _resample(self, tuple(output_size), "bilinear", align_corners, scales, True)
+    return _resample(self, tuple(output_size), "bilinear", align_corners, tuple(scales), True)
