@@ -112,6 +112,42 @@ def test_large_ones_agree_with_the_reference(case: str, stride: int) -> None:
         expect_close(got, expected, "float32")
 
 
+# Maps and channels, sizes of the gradient, kernel, padding: some are a convolution with the padded
+# gradient, others sums of products.
+UNKNOWN_INPUTS = [
+    (8, 64, (8, 8, 8), (3, 3, 3), (0, 0, 0)),
+    (64, 32, (5, 6, 7), (3, 2, 3), (0, 0, 1)),
+    (64, 16, (7, 7), (4, 4), (0, 0)),
+    (16, 64, (7, 9), (4, 4), (1, 1)),
+    (128, 1, (12, 11), (5, 5), (2, 0)),
+    (5, 40, (3, 3), (5, 5), (0, 0)),
+    (32, 48, (16,), (9,), (0,)),
+    (32, 64, (100,), (9,), (3,)),
+]
+
+
+@pytest.mark.parametrize("case", UNKNOWN_INPUTS, ids=str)
+@pytest.mark.parametrize("dtype", sorted(TOLERANCE))
+@pytest.mark.parametrize(("groups", "dilation"), [(1, 1), (2, 1), (1, 2)])
+def test_inputs_of_windows_one_apart_agree_with_the_reference(
+    case: Any, dtype: str, groups: int, dilation: int
+) -> None:
+    maps, channels, out, kernel, padding = case
+    size = tuple(
+        n + (k - 1) * dilation - 2 * p for n, k, p in zip(out, kernel, padding, strict=True)
+    )
+    rng = np.random.default_rng(7)
+    weight, grad = (
+        tangrad.from_numpy(rng.standard_normal(shape)).to(getattr(tangrad, dtype))
+        for shape in ((maps * groups, channels, *kernel), (2, maps * groups, *out))
+    )
+    steps = ((1,) * len(out), padding, (dilation,) * len(out), groups)
+    shape = (2, channels * groups, *size)
+    got = convolution_input(weight, grad, shape, *steps)
+    weight, grad = (x.double().to("reference") for x in (weight, grad))
+    expect_close(got, convolution_input(weight, grad, shape, *steps), dtype)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 3), st.sampled_from(["float32", "bfloat16"]), st.data())
 def test_results_of_the_input_size(spatial: int, dtype: str, data: st.DataObject) -> None:
