@@ -3,6 +3,7 @@
  * gathered where the product's microkernel wants them next, as implicit GEMM does (Chetlur et al.,
  * cuDNN, 2014). Groups of one channel and few maps are too thin for that and have direct tgc_convolution_loops. */
 #include "convolution_job.h"
+#include "convolution_last.h"
 
 #include <string.h>
 
@@ -452,13 +453,10 @@ static int adjoint(tgc_convolution *j, const tg_view *weight, const tg_view *gra
     return 0;
 }
 
-static int convolution_input(const tg_call *call, void *context)
+static int adjoint_in_planes(const tg_call *call, const tg_view *out)
 {
-    (void)context;
-    const tg_view *weight = call->args[0].value.tensors, *grad = call->args[1].value.tensors, *out = call->outs;
+    const tg_view *weight = call->args[0].value.tensors, *grad = call->args[1].value.tensors;
     tgc_convolution j = {0};
-    if (out->numel == 0)
-        return 0;
     if (grad->ndim != out->ndim || weight->ndim != out->ndim ||
         begin(&j, "convolution_input", weight, out->ndim, out->shape, weight->shape, grad->shape, call->args + 3) < 0)
         return fails("convolution_input", weight, grad);
@@ -466,7 +464,19 @@ static int convolution_input(const tg_call *call, void *context)
         memset(out->data, 0, (size_t)(out->numel * tgc_itemsize[out->dtype]));
         return 0;
     }
+    if (out == call->outs && !tgc_is_contiguous(out, 0))
+        return TGC(tgc_convolution_last_input)(call);
     return finish(&j, out, adjoint(&j, weight, grad, out));
+}
+
+static int convolution_input(const tg_call *call, void *context)
+{
+    (void)context;
+    if (call->outs->numel == 0)
+        return 0;
+    if (tgc_is_contiguous(call->outs, 0) || TGC(tgc_convolution_last_serves)(call))
+        return adjoint_in_planes(call, call->outs);
+    return TGC(tgc_turn_result)(call, "convolution_input", adjoint_in_planes);
 }
 
 /* The weight as the unknown -------------------------------------------------------------------- */

@@ -10,7 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.plugin import Ints, at_all_sizes, batched_front, numel_of, op
+from tangrad.ops.nn.fusing import plain_on_host
+from tangrad.plugin import Ints, at_all_sizes, batched_front, find_op, get_driver, numel_of, op
+
+# Maps of a result whose channels are neighbours, to be worth lanes of their own.
+LEAST_MAPS = 8
 
 # Sizes of input, weight and result, and (stride, padding, dilation, groups).
 SAMPLES: tuple[tuple[Ints, Ints, Ints, tuple[Ints, Ints, Ints, int]], ...] = (
@@ -356,18 +360,44 @@ def _cut_to(x: Any, shape: Ints) -> Any:
     return x
 
 
+def _convolved(
+    x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int
+) -> Any:
+    """Convolve with channels that stay neighbours in memory where they are."""
+    last = x.ndim == 4 and not x.is_contiguous() and plain_on_host(x, weight)
+    if (
+        not last
+        or groups != 1
+        or weight.shape[0] < LEAST_MAPS
+        or not ordered_channels_last(x)
+        or not (x.is_floating_point() and x.dtype.itemsize > 2)
+    ):
+        return convolution(x, weight, stride, padding, dilation, groups)
+    of_pixels = find_op("convolution_channels_last")
+    found = of_pixels(x.permute((0, 2, 3, 1)), weight, stride, padding, dilation)
+    return found.permute((0, 3, 1, 2))
+
+
 convolution_input = op(
     "convolution_input(Tensor weight, Tensor grad, int[] shape, int[] stride, int[] padding,"
     " int[] dilation, int groups) -> Tensor",
     dtypes="floating complex",
     shape=lambda shape: shape,
+    memory_format=lambda grad: (
+        tangrad.channels_last
+        if grad.ndim == 4
+        and not grad.is_contiguous()
+        and get_driver(grad.device.type).host
+        and ordered_channels_last(grad)
+        else tangrad.contiguous_format
+    ),
     reference=_convolve_input,
     vjp={
         "weight": lambda g, weight_meta, grad, stride, padding, dilation, groups: (
             convolution_weight(g, grad.conj(), weight_meta.shape, stride, padding, dilation, groups)
         ),
         "grad": lambda g, weight, grad_meta, stride, padding, dilation, groups: _cut_to(
-            convolution(g, weight.conj(), stride, padding, dilation, groups), grad_meta.shape
+            _convolved(g, weight.conj(), stride, padding, dilation, groups), grad_meta.shape
         ),
     },
     linear=("weight", "grad"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad.ops.nn.convolution import (
+    LEAST_MAPS,
     _out_sizes,
     check_convolution,
     convolution,
@@ -19,8 +20,6 @@ from tangrad.ops.nn.convolution import (
 from tangrad.ops.nn.fusing import plain_on_host
 from tangrad.ops.nn.linear import linear
 from tangrad.plugin import Ints, batched_front, op
-
-_LEAST_MAPS = 8  # of a result, to be worth lanes of their own
 
 
 def of_channels_last(
@@ -48,7 +47,7 @@ def of_channels_last(
     pixels = x.permute((0, 2, 3, 1))
     if shape[1:] == (channels, 1, 1) and groups == 1 and stride == (1, 1) and padding == (0, 0):
         return linear(pixels, weight.reshape(shape[:2]), bias).permute((0, 3, 1, 2))
-    if groups == 1 and shape[0] >= _LEAST_MAPS and not x.dtype.is_complex:
+    if groups == 1 and shape[0] >= LEAST_MAPS and not x.dtype.is_complex:
         check_convolution(x, weight, stride, padding, dilation, groups)
         result = convolution_channels_last(pixels, weight, stride, padding, dilation)
         return (result if bias is None else result + bias).permute((0, 3, 1, 2))
@@ -166,7 +165,7 @@ def _whole_by_input(
 ) -> Any:
     reach = tuple(d * (k - 1) for d, k in zip(dilation, tuple(weight.shape)[2:], strict=True))
     beyond = tuple(r - p for r, p in zip(reach, padding, strict=True))
-    if stride == (1, 1) and min(beyond) >= 0 and input.shape[3] >= _LEAST_MAPS:
+    if stride == (1, 1) and min(beyond) >= 0 and input.shape[3] >= LEAST_MAPS:
         turned = weight.flip((2, 3)).transpose(0, 1)
         return convolution_channels_last(g, turned, stride, beyond, dilation)
     n, height, width, channels = input.shape
