@@ -19,7 +19,7 @@ from tangrad.ops.nn.convolution import (
 from tangrad.ops.nn.convolution_biased import convolution_biased
 from tangrad.ops.nn.convolution_channels_last import of_channels_last
 from tangrad.ops.nn.fusing import fuses
-from tangrad.plugin import Ints, composite, warn_once
+from tangrad.plugin import Ints, composite, get_intercept, warn_once
 
 
 def _same_padding(input: Any, kernel: Ints, stride: Ints, dilation: Ints) -> tuple[Any, Ints]:
@@ -328,7 +328,8 @@ def _conv_transpose(
         repeated("dilation", dilation, spatial),
     )
     extra = repeated("output_padding", output_padding, spatial)
-    sizes_of = _known_sizes if fuses(x, weight) else _transposed_sizes
+    # Sizes of a program that is recorded may be symbols, which nothing is to be kept by.
+    sizes_of = _known_sizes if get_intercept() is None else _transposed_sizes
     sizes = sizes_of(name, tuple(x.shape), tuple(weight.shape), *window, extra, groups)
     channels = weight.shape[1] * groups
     shape = (x.shape[0], channels, *sizes)
