@@ -94,6 +94,9 @@ def test_evenly_spaced_numbers_have_the_bits_of_pytorch(agree, dtype, ends) -> N
 def test_powers_with_evenly_spaced_exponents_have_the_bits_of_pytorch(agree, dtype) -> None:
     def program(t: Any) -> Any:
         made = [t.logspace(-1.7, 2.3, n, 3.1, dtype=getattr(t, dtype)) for n in (1, 2, 51, 700)]
+        made += [
+            t.logspace(*x, dtype=getattr(t, dtype)) for x in ((-60, 60, 7), (3, -0.3, 40, 0.5))
+        ]
         return [x.double().tolist() for x in made]
 
     agree(program, tolerance=0)

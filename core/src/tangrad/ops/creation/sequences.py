@@ -467,6 +467,14 @@ def logspace(
     if dtype.is_floating_point and steps > 1 and _is_plain(start, end):
         ends = tensor([start, end], dtype=dtype, device="cpu")
         (start, end), length = ends.tolist(), (ends[1] - ends[0]).item()
+        if base > 0 and math.isfinite(length) and dtype is not tangrad.float64:
+            # A power in double precision is rounded to the same number as the C library's.
+            exponents = allocate((steps,), tangrad.float64, ends.device, None)
+            _spaced(exponents, start, start + length)
+            exponents.narrow(0, steps // 2, steps - steps // 2).add_(end - (start + length))
+            vector = _vector(steps, dtype, device, out)
+            vector.copy_(base**exponents)
+            return _given(vector, requires_grad, out)
     powers = _powers(base, _spaced_numbers(start, end, steps, length))
     if not (dtype.is_floating_point or dtype.is_complex):
         for number in powers:
