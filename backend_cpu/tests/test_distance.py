@@ -43,6 +43,27 @@ def test_distances_to_nan_are_nan_and_to_infinity_infinite(p):
     assert inf == float("inf")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(2, 1), (5, 3), (17, 64), (66, 65), (131, 300)])
+def test_differences_are_counted(shape, dtype):
+    rng = np.random.default_rng(5)
+    x = rng.choice(np.array([0, -0.0, 1, np.finfo(dtype).smallest_subnormal], dtype), shape)
+    first, second = np.triu_indices(len(x), 1)
+    leaf = tangrad.tensor(x, requires_grad=True)
+    found = tangrad.nn.functional.pdist(leaf, 0)
+    np.testing.assert_array_equal(found.detach().numpy(), (x[first] != x[second]).sum(-1))
+    found.sum().backward()
+    assert not leaf.grad.any()
+
+
+def test_where_infinities_are_subtracted_no_number_of_differences_is_known():
+    inf, nan = float("inf"), float("nan")
+    x = tangrad.tensor([[0, 0, 1], [inf, 1, 1], [inf, 0, 1], [nan, 0, 1], [-inf, 0, 1.0]])
+    for given in (x, x.to("reference")):
+        found = tangrad.nn.functional.pdist(given, 0).cpu().numpy()
+        np.testing.assert_array_equal(found, [2, 1, nan, 1, nan, nan, 2, nan, 1, nan])
+
+
 def _exact_gradient(x: np.ndarray, g: np.ndarray, p: float) -> np.ndarray:
     first, second = np.triu_indices(len(x), 1)
     difference = x[first].astype(np.longdouble) - x[second].astype(np.longdouble)

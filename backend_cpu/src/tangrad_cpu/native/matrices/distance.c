@@ -1,5 +1,5 @@
-/* Distances of all pairs of a matrix's rows: by the sum or the largest of the differences, or the
- * Euclidean one. Other orders, and rows with gaps, are left to the tensor code. */
+/* Distances of all pairs of a matrix's rows: by the sum, the largest or the number of the differences, or
+ * the Euclidean one. Other orders, and rows with gaps, are left to the tensor code. */
 #include "copies/copying.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #define PADDING 64
 #define GRAIN 65536
 
-enum { ABSOLUTE, SQUARES, LARGEST };
+enum { ABSOLUTE, SQUARES, LARGEST, NUMBER };
 
 typedef struct job {
     const char *x;
@@ -58,9 +58,9 @@ static int pdist(const tg_call *call, void *context)
     const tg_view *self = call->args[0].value.tensors, *out = call->outs;
     const double p = call->args[1].value.f;
     job j = {.x = self->data, .out = out->data, .rows = self->shape[0], .width = self->shape[1],
-             .kind = p == 1 ? ABSOLUTE : p == 2 ? SQUARES : LARGEST, .dtype = self->dtype};
+             .kind = p == 0 ? NUMBER : p == 1 ? ABSOLUTE : p == 2 ? SQUARES : LARGEST, .dtype = self->dtype};
     (void)context;
-    if (p != 1 && p != 2 && p != INFINITY)
+    if (p != 0 && p != 1 && p != 2 && p != INFINITY)
         return TG_DECLINED;
     if (self->strides[1] != 1 || self->strides[0] != j.width || out->strides[0] != 1 || j.rows < 2 || j.width < 1)
         return TG_DECLINED;

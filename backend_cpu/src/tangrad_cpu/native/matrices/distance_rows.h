@@ -12,6 +12,12 @@ static inline __attribute__((always_inline)) D_VECTOR D(step)(D_VECTOR state, D_
     switch (kind) {
     case ABSOLUTE: return state + (D_VECTOR)size;
     case SQUARES: return state + difference * difference;
+    case NUMBER: {
+        /* Where infinities are subtracted, nothing is known. */
+        const D_VECTOR one = (D_VECTOR){0} + 1;
+        const D_BITS counted = (D_BITS)one & (difference != 0), unknown = difference != difference;
+        return state + (D_VECTOR)((counted & ~unknown) | ((D_BITS)difference & unknown));
+    }
     default: return (D_VECTOR)(((D_BITS)state & greater) | (size & ~greater));
     }
 }
@@ -103,6 +109,7 @@ static void D(row)(const job *j, int64_t i)
     switch (j->kind) {
     case ABSOLUTE: D(row_by)(j, i, ABSOLUTE); break;
     case SQUARES: D(row_by)(j, i, SQUARES); break;
+    case NUMBER: D(row_by)(j, i, NUMBER); break;
     default: D(row_by)(j, i, LARGEST);
     }
 }
