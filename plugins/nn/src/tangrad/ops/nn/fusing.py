@@ -16,9 +16,10 @@ def fuses(x: Any, *others: Any) -> bool:
     What records calls, be it a tracer or a subclass among the operands, is shown the ops that every
     device has.
     """
-    if get_intercept() is not None or not _EXACT.issuperset(map(type, (x, *others))):
+    # The driver first: what most devices say ends the question.
+    if not get_driver(x.device.type).one_pass or get_intercept() is not None:
         return False
-    return bool(get_driver(x.device.type).one_pass)
+    return _EXACT.issuperset(map(type, (x, *others)))
 
 
 def plain_on_host(x: Any, *others: Any) -> bool:

@@ -135,6 +135,10 @@ def affine_grid(theta: Any, size: Ints, align_corners: bool | None) -> Any:
     return _affine_positions(theta, size, align)
 
 
+def _shapes(input: Any, grid: Any) -> str:
+    return f"input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+
+
 def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
     if mode not in ("bilinear", "nearest", "bicubic"):
         raise ValueError(
@@ -146,28 +150,30 @@ def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
             "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or "
             f"'reflection', but got: '{padding_mode}'"
         )
-    shapes = f"input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
     if input.ndim < 3 or not grid.ndim or input.shape[0] != grid.shape[0]:
         raise RuntimeError(
-            f"grid_sampler(): expected grid and input to have same batch size, but got {shapes}"
+            "grid_sampler(): expected grid and input to have same batch size, but got "
+            f"{_shapes(input, grid)}"
         )
     if grid.shape[-1] != input.ndim - 2:
         raise RuntimeError(
             f"grid_sampler(): expected grid to have size {input.ndim - 2} in last dimension, but "
-            f"got {shapes}"
+            f"got {_shapes(input, grid)}"
         )
     if input.ndim not in (4, 5) or grid.ndim != input.ndim:
         raise RuntimeError(
             "grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but "
-            f"got {shapes}"
+            f"got {_shapes(input, grid)}"
         )
     if 0 in tuple(input.shape)[2:]:
         raise RuntimeError(
-            f"grid_sampler(): expected input to have non-empty spatial dimensions, but got {shapes}"
+            "grid_sampler(): expected input to have non-empty spatial dimensions, but got "
+            f"{_shapes(input, grid)}"
         )
     if mode == "bicubic" and input.ndim != 4:
         raise RuntimeError(
-            f"grid_sampler(): bicubic interpolation only supports 4D input, but got {shapes}"
+            "grid_sampler(): bicubic interpolation only supports 4D input, but got "
+            f"{_shapes(input, grid)}"
         )
     if input.dtype != grid.dtype:
         raise RuntimeError(
@@ -288,8 +294,8 @@ def grid_sample(
     x = input.to(tangrad.float32) if narrow else input
     positions = grid.to(tangrad.float32) if narrow else grid
     whole = plain_on_host(x, positions) or fuses(x, positions)
-    found = sampled if whole else by_taps
-    return found(x, positions, mode, padding_mode, align).to(input.dtype)
+    found = (sampled if whole else by_taps)(x, positions, mode, padding_mode, align)
+    return found.to(input.dtype) if narrow else found
 
 
 # PyTorch's names beneath it, which take modes as numbers.
