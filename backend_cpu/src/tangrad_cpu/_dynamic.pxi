@@ -52,7 +52,8 @@ cdef object first_places(object mask):
 
 def masked_select(outs, args):
     """List the elements of a tensor where a mask, broadcast together with it, is true."""
-    self, mask = (x.contiguous() for x in tangrad.broadcast_tensors(*args))
+    self, mask = args if args[0].shape == args[1].shape else tangrad.broadcast_tensors(*args)
+    self, mask = self.contiguous(), mask.contiguous()
     starts, total = first_places(mask)
     result = new((total,), self.dtype, self)
     cdef int64_t n = mask.numel()
