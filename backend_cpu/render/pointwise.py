@@ -105,11 +105,17 @@ class Kernel:
 def kernels() -> Iterator[Kernel]:
     """Yield every kernel of the core's definitions."""
     for op in pointwise_ops():
-        for dtype in op.dtypes:
+        for dtype in (*op.dtypes, *of_complex_results(op)):
             # Half types have the inner loop of the type that they are computed in.
             kernel = kernel_of(op, dtype) if compute_type(dtype) == dtype else None
             if kernel is not None:
                 yield kernel
+
+
+def of_complex_results(op: PointwiseOp) -> tuple[str, ...]:
+    """Return the dtypes of gradients by real inputs that made complex results."""
+    made = op.kind == "gradient" and "complex" in (op.parent.definition.results or ())
+    return tuple(dtype for dtype in COMPLEX if made and dtype not in op.dtypes)
 
 
 def kernel_of(op: PointwiseOp, dtype: str) -> Kernel | None:

@@ -322,6 +322,28 @@ def test_every_definition_has_its_kernels():
     assert ("add_plain", "uint16") in served
 
 
+@pytest.mark.parametrize("name", ["complex", "polar"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gradients_of_parts_of_complex_numbers_are_those_of_the_reference(name, dtype):
+    rng = np.random.default_rng(4)
+    values = [rng.standard_normal((5, 70)).astype(dtype) for _ in range(4)]
+    values[2][0, :3] = np.nan, np.inf, -0.0
+    for wanted in ((0,), (1,), (0, 1)):
+        found = []
+        for device in ("cpu", "reference"):
+            a, b, re, im = (tangrad.from_numpy(v).to(device) for v in values)
+            leaves = [a.requires_grad_(0 in wanted), b.requires_grad_(1 in wanted)]
+            seed = tangrad.complex(re, im)[:, ::2]
+            y = getattr(tangrad, name)(*leaves)[:, ::2]
+            grads = tangrad.autograd.grad(y, [leaves[i] for i in wanted], seed)
+            found.append([g.cpu().numpy() for g in grads])
+        rtol = 2e-6 if dtype == "float32" else 1e-14
+        for mine, other in zip(*found, strict=True):
+            np.testing.assert_allclose(mine, other, rtol=rtol, atol=rtol)
+    keys = {key for key, kind in _kernels.kernels() if kind == "complex128"}
+    assert [key for key in keys if key.startswith(f"{name}_backward")]
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
 def test_greatest_common_divisors_of_any_integers(dtype: str) -> None:
     info = np.iinfo(dtype)
