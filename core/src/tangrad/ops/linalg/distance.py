@@ -347,7 +347,9 @@ def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
         raise RuntimeError(
             f"expected common dtype to be floating point, yet common dtype is {common}"
         )
-    x1, x2 = ops.broadcast_tensors(x1.to(common), x2.to(common))
+    x1, x2 = x1.to(common), x2.to(common)
+    if x1.shape != x2.shape:
+        x1, x2 = ops.broadcast_tensors(x1, x2)
     return scaled_product(x1, _scale(x1, dim, eps), x2, _scale(x2, dim, eps)).sum(dim)
 
 
