@@ -122,7 +122,7 @@ _known_request = lru_cache(maxsize=256, typed=True)(_request)
 _INT, _NUMBER = {int}, {int, float}
 
 
-def _fixed(value: Any, types: set[type]) -> Any:
+def _fixed(value: Any, types: set[Any]) -> Any:
     """Return a number or tuple of numbers that never change, or NotImplemented; a tensor does."""
     if value is None or type(value) in types:
         return value
