@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tangrad
+from tangrad.ops.nn.convolution import ordered_channels_last
+from tangrad.utils._python_dispatch import TorchDispatchMode
 
 CASES = {
     "one element": {"channels": 8, "maps": 5, "kernel": 1},
@@ -253,3 +256,18 @@ def test_a_single_volume_may_lie_like_an_image():
         lambda x: F.adaptive_max_pool3d(x, 2),
     ):
         assert tangrad.equal(pooled(volume), pooled(volume.contiguous()))
+
+
+def test_the_order_of_strides_is_told_alike_whether_or_not_a_program_is_recorded() -> None:
+    # Sizes of a recorded program are not compared with one: strides alone tell it.
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    for shape in itertools.product((0, 1, 2, 3), repeat=4):
+        for order in itertools.permutations(range(4)):
+            x = tangrad.empty([shape[d] for d in order]).permute([order.index(d) for d in range(4)])
+            for y in (x, x[:, :, ::2], x[:, 1:]):
+                with Mode():
+                    recorded = ordered_channels_last(y)
+                assert ordered_channels_last(y) == recorded
