@@ -113,7 +113,7 @@ def test_large_ones_agree_with_the_reference(case: str, stride: int) -> None:
 
 
 # Maps and channels, sizes of the gradient, kernel, padding: some are a convolution with the padded
-# gradient, others sums of products.
+# gradient, others sums of products, of planes or of pixels.
 UNKNOWN_INPUTS = [
     (8, 64, (8, 8, 8), (3, 3, 3), (0, 0, 0)),
     (64, 32, (5, 6, 7), (3, 2, 3), (0, 0, 1)),
@@ -123,25 +123,30 @@ UNKNOWN_INPUTS = [
     (5, 40, (3, 3), (5, 5), (0, 0)),
     (32, 48, (16,), (9,), (0,)),
     (32, 64, (100,), (9,), (3,)),
+    (24, 16, (9, 14), (4, 3), (1, 0)),
+    (256, 40, (7, 7), (3, 3), (0, 0)),
 ]
 
 
 @pytest.mark.parametrize("case", UNKNOWN_INPUTS, ids=str)
 @pytest.mark.parametrize("dtype", sorted(TOLERANCE))
-@pytest.mark.parametrize(("groups", "dilation"), [(1, 1), (2, 1), (1, 2)])
-def test_inputs_of_windows_one_apart_agree_with_the_reference(
-    case: Any, dtype: str, groups: int, dilation: int
+@pytest.mark.parametrize(
+    ("groups", "dilation", "stride"), [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2)]
+)
+def test_inputs_agree_with_the_reference_whatever_way_is_taken(
+    case: Any, dtype: str, groups: int, dilation: int, stride: int
 ) -> None:
     maps, channels, out, kernel, padding = case
     size = tuple(
-        n + (k - 1) * dilation - 2 * p for n, k, p in zip(out, kernel, padding, strict=True)
+        (n - 1) * stride + (k - 1) * dilation + 1 - 2 * p
+        for n, k, p in zip(out, kernel, padding, strict=True)
     )
     rng = np.random.default_rng(7)
     weight, grad = (
         tangrad.from_numpy(rng.standard_normal(shape)).to(getattr(tangrad, dtype))
         for shape in ((maps * groups, channels, *kernel), (2, maps * groups, *out))
     )
-    steps = ((1,) * len(out), padding, (dilation,) * len(out), groups)
+    steps = ((stride,) * len(out), padding, (dilation,) * len(out), groups)
     shape = (2, channels * groups, *size)
     got = convolution_input(weight, grad, shape, *steps)
     weight, grad = (x.double().to("reference") for x in (weight, grad))
@@ -243,6 +248,31 @@ def test_missing_working_memory_is_an_error(case: str, dtype: str) -> None:
         assert failures > 0
         assert face().float().numpy().tobytes() == result.float().numpy().tobytes()
     assert before == [t.float().numpy().tobytes() for t in (x, weight, y)]
+
+
+@pytest.mark.parametrize("calls", [0, 1, 2])
+def test_missing_working_memory_for_pixels_is_an_error(calls: int) -> None:
+    weight, grad = tangrad.rand(64, 32, 4, 4), tangrad.rand(2, 64, 7, 7)
+    _kernels.fail_scratch_after(calls)
+    try:
+        with pytest.raises(MemoryError, match="convolution_input"):
+            convolution_input(weight, grad, (2, 32, 14, 14), (2, 2), (1, 1), (1, 1), 1)
+    finally:
+        _kernels.fail_scratch_after(-1)
+
+
+def test_inputs_of_pixels_do_not_depend_on_the_number_of_threads() -> None:
+    weight, grad = tangrad.rand(64, 40, 4, 4), tangrad.rand(3, 64, 19, 18)
+    before, found = _kernels.get_num_threads(), []
+    try:
+        for threads in (1, 2, 5):
+            _kernels.set_num_threads(threads)
+            made = convolution_input(weight, grad, (3, 40, 38, 36), (2, 2), (1, 1), (1, 1), 1)
+            assert made.is_contiguous()
+            found.append(made.numpy().tobytes())
+    finally:
+        _kernels.set_num_threads(before)
+    assert found[0] == found[1] == found[2]
 
 
 def test_shapes_that_do_not_belong_together_are_an_error() -> None:

@@ -337,22 +337,8 @@ static void adjoint_task(int64_t task, void *context)
     }
 }
 
-/* Whether a convolution with the padded grad takes no longer than sums of its products: windows that see much
- * padding are multiplied by it. Products of an element of grad, or of the result, and a weight are counted, and
- * what it costs to gather a window's element, or to add a sum to its place, in as many; measured on Zen 4. */
-static int pays_as_convolution(const tgc_convolution *j)
-{
-    const tgc_windows *w = &j->w;
-    const double channels = (double)(w->channels / w->groups), maps = (double)j->depth;
-    const double gathering = 24, adding = 27 * (1 + 4 / (double)w->out[w->ndim - 1]) + (w->padded ? 5 : 0);
-    if (w->area == w->positions)
-        return 1;
-    return (double)w->area * maps * (channels + gathering) <
-           1.1 * (double)w->positions * channels * (maps + adding);
-}
-
 /* With strides of 1 the adjoint is a convolution too: of grad, padded by what the windows reach. */
-static int is_convolution(const tgc_convolution *j)
+static int may_be_convolution(const tgc_convolution *j)
 {
     const tgc_windows *w = &j->w;
     for (int d = 0; d < w->ndim; d++) {
@@ -360,7 +346,13 @@ static int is_convolution(const tgc_convolution *j)
         if (w->stride[d] != 1 || w->padding[d] > reach || w->out[d] + reach != w->grown[d])
             return 0;
     }
-    return j->depth == 1 || (!is_thin(j) && pays_as_convolution(j));
+    return 1;
+}
+
+static int is_convolution(const tgc_convolution *j)
+{
+    return may_be_convolution(j)
+           && (j->depth == 1 || (!is_thin(j) && TGC(tgc_cost_as_convolution)(j) < 1.1 * TGC(tgc_cost_of_sums)(j)));
 }
 
 /* Exchange maps and channels of the weights, and the taps' order. */
@@ -466,6 +458,8 @@ static int adjoint_in_planes(const tg_call *call, const tg_view *out)
     }
     if (out == call->outs && !tgc_is_contiguous(out, 0))
         return TGC(tgc_convolution_last_input)(call);
+    if (out == call->outs && !is_thin(&j) && TGC(tgc_pays_by_pixels)(&j, call, may_be_convolution(&j)))
+        return TGC(tgc_convolution_by_pixels)(call);
     return finish(&j, out, adjoint(&j, weight, grad, out));
 }
 

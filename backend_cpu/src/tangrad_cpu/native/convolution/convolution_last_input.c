@@ -153,6 +153,8 @@ int TGC(tgc_convolution_last_input)(const tg_call *call)
         j.blocks = smaller(j.lines, (j.lines * j.width * j.channels * j.item + BLOCK_BYTES - 1) / BLOCK_BYTES);
         j.groups = smaller(j.panels, (wanted / 4 + j.blocks - 1) / j.blocks);
         j.groups = j.groups < 1 ? 1 : j.groups;
+        if (j.blocks * j.groups < wanted / 8)
+            j.blocks = smaller(j.lines, (wanted / 8 + j.groups - 1) / j.groups);
         if (products < GRAIN)
             for (int64_t panel = 0; panel < j.panels; panel++)
                 pack_task(panel, &j);
@@ -193,5 +195,62 @@ int TGC(tgc_turn_result)(const tg_call *call, const char *op, int (*in_planes)(c
         TGC(tgc_move_region)(out->ndim, out->shape, out->data, to, planes.data, from, (int)item);
     }
     tgc_scratch_free(planes.data);
+    return status;
+}
+
+double TGC(tgc_cost_as_convolution)(const tgc_convolution *j)
+{
+    const tgc_windows *w = &j->w;
+    /* Results of the input's size are gathered through masks. */
+    const double gathering = w->area == w->positions ? 6 : 24;
+    return (double)w->area * (double)j->depth * ((double)(w->channels / w->groups) + gathering);
+}
+
+double TGC(tgc_cost_of_sums)(const tgc_convolution *j)
+{
+    const tgc_windows *w = &j->w;
+    const double adding = 27 * (1 + 4 / (double)w->out[w->ndim - 1]) + (w->padded ? 5 : 0);
+    return (double)w->positions * (double)(w->channels / w->groups) * ((double)j->depth + adding);
+}
+
+/* Of pixels: vectors of channels, which are added to once for all maps; and two copies. */
+static double cost_by_pixels(const tgc_convolution *j)
+{
+    const tgc_windows *w = &j->w;
+    const double lanes = (double)((w->channels + 15) / 16 * 16);
+    const double moved = (double)w->positions * (double)w->maps + (double)w->area * (double)w->channels;
+    return (double)w->positions * ((double)w->maps + 4) * (lanes + 6) + 10 * moved / (double)w->taps;
+}
+
+int TGC(tgc_pays_by_pixels)(const tgc_convolution *j, const tg_call *call, int may_be_convolution)
+{
+    const tg_view *weight = call->args[0].value.tensors, *grad = call->args[1].value.tensors;
+    if (call->outs->ndim != 4 || j->w.area == j->w.positions || !TGC(tgc_convolution_last_serves)(call)
+        || weight->dtype != call->outs->dtype || grad->dtype != call->outs->dtype)
+        return 0;
+    const double sums = TGC(tgc_cost_of_sums)(j), convolved = TGC(tgc_cost_as_convolution)(j);
+    return cost_by_pixels(j) < 0.97 * (may_be_convolution && convolved < sums ? convolved : sums);
+}
+
+int TGC(tgc_convolution_by_pixels)(const tg_call *call)
+{
+    const tg_view *out = call->outs;
+    const int64_t item = tgc_itemsize[out->dtype], pixel = out->shape[1], row = pixel * out->shape[3];
+    const int64_t strides[4] = {row * out->shape[2], 1, row, pixel};
+    int64_t from[4], to[4];
+    tg_view pixels = *out;
+    tg_call inner = *call;
+    pixels.strides = strides;
+    pixels.data = tgc_scratch((size_t)(out->numel * item));
+    if (pixels.data == NULL)
+        return tgc_no_memory("convolution_input", (size_t)(out->numel * item));
+    inner.outs = &pixels;
+    const int status = TGC(tgc_convolution_last_input)(&inner);
+    if (status == 0) {
+        tgc_byte_strides(&pixels, from);
+        tgc_byte_strides(out, to);
+        TGC(tgc_move_region)(4, out->shape, out->data, to, pixels.data, from, (int)item);
+    }
+    tgc_scratch_free(pixels.data);
     return status;
 }
