@@ -249,3 +249,23 @@ def test_cells_of_no_hidden_features(agree, kind, grad):
 )
 def test_sizes_are_positive_integers_and_switches_truth_values(agree, given):
     agree(lambda t: t.nn.GRU(**{"input_size": 2, "hidden_size": 3, **given}) and None)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_run_takes_the_weights_that_a_library_set(agree, name):
+    """As libraries of functional modules do, which keep parameters of each step themselves."""
+
+    def program(t):
+        made, x = layer(t, name), values(t, 5, 2, 3)
+        if made.batch_first:
+            x = x.transpose(0, 1)
+        own = [(weight * 0.5 + 0.1).detach().requires_grad_() for weight in made._flat_weights]
+        made._flat_weights = own
+        run = flat(made(x))
+        gradients = t.autograd.grad(sum(part.sum() for part in run), own)
+        made.weight_hh_l0 = t.nn.Parameter(made.weight_hh_l0 * 2)
+        one_assigned = flat(made(x))
+        made.double()
+        return [*run, *gradients, *one_assigned, *flat(made(x))]
+
+    agree(program, tolerance=1e-9)

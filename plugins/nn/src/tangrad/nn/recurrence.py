@@ -75,7 +75,7 @@ def run(
     joined = None if layers.proj_size else tangrad.stack(states, 1)
     after: list[Any] = []
     directions = 2 if layers.bidirectional else 1
-    weights = layers.all_weights
+    weights = layers._weights_of_run()
     for layer in range(layers.num_layers):
         outputs = []
         for direction in range(directions):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import Any, Self
 
 import tangrad
 from tangrad import Tensor
@@ -135,7 +135,33 @@ class RNNBase(Module):
 
     @property
     def _flat_weights(self) -> list[Any]:
-        return [getattr(self, name, None) for name in self._flat_weights_names]
+        given = self.__dict__.get("_given_weights")
+        if given is None:
+            given = [getattr(self, name, None) for name in self._flat_weights_names]
+        return given
+
+    @_flat_weights.setter
+    def _flat_weights(self, weights: list[Any]) -> None:
+        self.__dict__["_given_weights"] = weights
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if "_given_weights" in self.__dict__ and name in self._flat_weights_names:
+            del self.__dict__["_given_weights"]
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        self.__dict__.pop("_given_weights", None)
+        return super()._apply(fn, recurse)
+
+    def _weights_of_run(self) -> list[list[Any]]:
+        """Return the parameters per place, or what `_flat_weights` was set to since.
+
+        Libraries of functional modules set it, so that a step runs on tensors of their own.
+        """
+        if "_given_weights" not in self.__dict__:
+            return self.all_weights
+        flat = iter(self.__dict__["_given_weights"])
+        return [[next(flat) for _ in names] for names in self._all_weights]
 
     def flatten_parameters(self) -> None:
         """Do nothing: the parameters need not lie in one piece."""
