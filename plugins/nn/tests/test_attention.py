@@ -36,6 +36,30 @@ def test_the_gradient_of_a_hidden_query_is_zero_and_no_nan() -> None:
     assert query.grad[0].tolist() == [0, 0]
 
 
+def test_gradients_by_a_mask_hold_where_it_hides_every_key_by_the_least_number() -> None:
+    tangrad.manual_seed(0)
+    least = tangrad.finfo(tangrad.float32).min
+    inputs = [tangrad.randn(3, 4, requires_grad=True) for _ in range(3)]
+    mask = tangrad.tensor([[least] * 3, [least, 0.5, least], [0.1, 0.2, 0.3]], requires_grad=True)
+    inputs.append(mask)
+    query, key, value = inputs[:3]
+    by_hand = (query @ key.T / 2 + mask).softmax(-1) @ value
+    weighting = tangrad.randn(3, 4)
+    expected = tangrad.autograd.grad(by_hand, inputs, weighting)
+    result = F.scaled_dot_product_attention(*inputs)
+    found = tangrad.autograd.grad(result, inputs, weighting)
+    for mine, true in zip((result, *found), (by_hand, *expected), strict=True):
+        tangrad.testing.assert_close(mine, true)
+
+
+def test_the_reference_averages_values_of_keys_that_are_hidden_by_the_least_number() -> None:
+    ones, value = tangrad.ones(1, 2), tangrad.tensor([[1.0], [3.0]])
+    mask = tangrad.full((1, 2), tangrad.finfo(tangrad.float32).min)
+    given = [ones, tangrad.ones(2, 2), value, mask, False, 1.0]
+    result, _ = find_op("_attention").definition.decomposed(given)
+    assert result.item() == 2
+
+
 def test_groups_of_heads_share_keys() -> None:
     tangrad.manual_seed(0)
     query, key = tangrad.randn(1, 4, 2, 3), tangrad.randn(1, 2, 5, 3)

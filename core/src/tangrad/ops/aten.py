@@ -120,7 +120,7 @@ _FORMS: dict[str, Callable[..., Any]] = {
 
 def _takes_out(op: Any) -> bool:
     # `any` and other names of builtins are packets here, once a program has asked for them.
-    forms = (op, *getattr(op, "overloads", ()))
+    forms = (op, *(getattr(op, "overloads", None) or ()))
     return True in {getattr(form, "takes_out", False) for form in forms}
 
 

@@ -134,7 +134,10 @@ def scaled_dot_product_attention(
         key, value = _shared_heads(query, key, value)
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
-    if dropout_p == 0:
+    # Derivatives by a mask that hides by its dtype's least number need the weights themselves:
+    # beside that number the logarithm of a row's sum has no digits left.
+    learned = attn_mask is not None and attn_mask.requires_grad
+    if dropout_p == 0 and not learned:
         query, key, value, attn_mask = _broadcast(query, key, value, attn_mask)
         return attention(query, key, value, attn_mask, is_causal, scale)[0]
     dtype = query.dtype
@@ -148,4 +151,6 @@ def scaled_dot_product_attention(
         scores = masked(scores, mask)
         hidden = (scores == -math.inf).all(-1, keepdim=True)
         weights = scores.masked_fill(hidden, 0).softmax(-1).masked_fill(hidden, 0)
-    return dropout(weights, dropout_p, True).matmul(value).to(dtype)
+    if dropout_p:
+        weights = dropout(weights, dropout_p, True)
+    return weights.matmul(value).to(dtype)

@@ -50,8 +50,8 @@ def _attention_code(
     lse = scores.new_full(scores.shape[:-1], -math.inf)
     if scores.shape[-1]:
         lse = scores.logsumexp(-1)
-    result = _weights(scores, lse).matmul(value.to(scores.dtype))
-    return result.to(query.dtype), lse
+    weights = scores.softmax(-1).masked_fill(lse.unsqueeze(-1) == -math.inf, 0)
+    return weights.matmul(value.to(scores.dtype)).to(query.dtype), lse
 
 
 def _check_shapes(query: Any, key: Any, value: Any, mask: Any) -> None:
