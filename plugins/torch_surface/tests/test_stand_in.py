@@ -310,3 +310,13 @@ def test_what_runs_nothing_is_refused_with_what_there_is(words):
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     assert outcome.returncode == 2
     assert "error:" in outcome.stderr
+
+
+def test_suites_that_take_warnings_for_errors_run(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    (tmp_path / "test_it.py").write_text("import torch\ndef test(): assert torch.ones(2).sum()")
+    words = ["-m", "tangrad", "run", "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    outcome = subprocess.run(
+        [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "1 passed" in outcome.stdout, outcome.stderr
