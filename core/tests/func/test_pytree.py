@@ -220,3 +220,13 @@ def test_named_results_are_known_as_the_interpreters_sequences_of_fields(name):
 def test_leaves_of_a_call_are_those_of_all_its_arguments():
     leaves = importlib.import_module("tangrad.utils._pytree").arg_tree_leaves
     assert leaves(1, [2, {"a": 3}], b=4) == [1, 2, 3, 4]
+
+
+def test_a_shape_is_a_tuple_of_leaves(agree):
+    def program(t):
+        pytree = importlib.import_module(f"{t.__name__}.utils._pytree")
+        leaves, spec = pytree.tree_flatten({"a": t.ones(2, 3).shape})
+        keyed, _ = pytree.tree_flatten_with_path(t.Size([4]))
+        return [leaves, pytree.tree_unflatten(["x", 1], spec), keyed[0][1], str(keyed[0][0])]
+
+    agree(program)

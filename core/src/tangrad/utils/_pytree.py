@@ -6,6 +6,8 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from tangrad.tensor.size import Size
+
 __all__ = [
     "GetAttrKey",
     "LeafSpec",
@@ -369,6 +371,12 @@ def _get_node_type(tree: Any) -> Any:
 
 register_pytree_node(
     tuple,
+    lambda x: (list(x), None),
+    lambda children, context: tuple(children),
+    flatten_with_keys_fn=_items_with_keys,
+)
+register_pytree_node(
+    Size,
     lambda x: (list(x), None),
     lambda children, context: tuple(children),
     flatten_with_keys_fn=_items_with_keys,
