@@ -89,6 +89,29 @@ def test_handlers_can_call_what_only_a_later_form_takes():
         assert tangrad.max(x, tangrad.zeros(3)).tolist() == [0.0, 0.5, 3.0]
 
 
+WRITES_TOLD = {
+    "clamp_min_": lambda t, x: x.clamp_min_(0),
+    "clamp_min": lambda t, x: t.clamp_min(x, 0, out=t.empty(2, 2)),
+    "pow_": lambda t, x: x.pow_(2),
+}
+
+
+@pytest.mark.parametrize("name", WRITES_TOLD)
+def test_handlers_see_writes_of_every_form(name):
+    seen = []
+    x = tangrad.tensor([[1.0, -2.0], [3.0, -4.0]])
+    with mode_of(tangrad, seen):
+        result = WRITES_TOLD[name](tangrad, x.clone())
+    assert result.equal(WRITES_TOLD[name](tangrad, x.clone()))
+    assert name in [told for told, *_ in seen]
+
+
+def test_handlers_see_writes_of_forms_that_no_public_name_has():
+    x = tangrad.tensor([[1.0, -2.0], [3.0, -4.0]])
+    with mode_of(tangrad, []):
+        assert x.masked_fill_(x < 0, 1.0).clamp_(max=2).tolist() == [[1, 1], [2, 1]]
+
+
 TOLD_APART = {
     "out": (lambda t, x: t.add(x, x, out=t.empty(3, 4)), lambda a: a.add.out),
     "out of a form": (lambda t, x: t.clamp(x, 0, 1, out=t.empty(3, 4)), lambda a: a.clamp.out),

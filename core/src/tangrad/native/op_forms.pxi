@@ -11,6 +11,7 @@ def make_inplace(Op functional, str name):
     op.old_form = functional.old_form
     op.rules = {}
     op.written = -1
+    op.overloads = ()
     if functional.kind_ == OP_OVERLOAD:
         op.overloads = tuple([(<Op>o).inplace for o in functional.overloads if (<Op>o).inplace is not None])
     functional.inplace = op
