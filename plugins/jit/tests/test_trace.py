@@ -440,3 +440,24 @@ def test_a_detached_tensor_stands_beside_the_one_that_it_shows(function):
     traced = tangrad.jit.trace(program, (x,))
     wanted, found = (tangrad.autograd.grad(f(x).sum(), x)[0].tolist() for f in (program, traced))
     assert found == pytest.approx(wanted)
+
+
+def test_a_program_may_hold_what_it_is_given():
+    """Param stores look their tensors up while they are traced."""
+    store = {"scale": tangrad.tensor([1.0, 2.0], requires_grad=True)}
+
+    def program(scale, x):
+        assert scale is store["scale"]
+        return store["scale"].exp() * x
+
+    x = tangrad.ones(2)
+    traced = tangrad.jit.trace(program, (store["scale"], x), check_trace=False)
+    assert traced(tangrad.zeros(2), x * 3).tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_trace_writes_once_into_what_it_is_given(check):
+    x = tangrad.zeros(3)
+    traced = tangrad.jit.trace(lambda x: x.add_(1) * 2, (x,), check_trace=check)
+    assert x.tolist() == [1, 1, 1]
+    assert traced(tangrad.ones(3)).tolist() == [4, 4, 4]

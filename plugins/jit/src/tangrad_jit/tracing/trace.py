@@ -302,8 +302,8 @@ def _trace_call(
         order.append(tensor)
         return len(order) - 1
 
-    # As the program may write into what it is given, and may be given what it holds.
-    args, kwargs = _cloned(args), _cloned(kwargs)
+    held = {_storage(t) for _, _, t in known.values()}
+    args, kwargs = _apart(args, held), _apart(kwargs, held)
     arguments = Arguments.of_call(call, (args, kwargs), number)
     for k, tensor in enumerate(order):
         recorder.argument(tensor, f"argument {k}")
@@ -352,14 +352,42 @@ def _trace_call(
     return _Run(returned, traced)
 
 
+def _storage(tensor: Any) -> Any:
+    return tensor.untyped_storage().data_ptr() if tensor.layout == tangrad.strided else None
+
+
+def _apart(item: Any, held: set[Any]) -> Any:
+    """Return arguments that share no memory with others, nor with what is held.
+
+    A program may hold what it is given, so that a tensor is its own copy only where it must.
+    """
+
+    def one(tensor: Any) -> Any:
+        place = _storage(tensor)
+        if not place or place in held or not tensor.is_leaf:
+            return _copy(tensor)
+        held.add(place)
+        return tensor
+
+    return _with_tensors(item, one)
+
+
+def _copy(tensor: Any) -> Any:
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+
 def _cloned(item: Any) -> Any:
     """Return arguments with each tensor a copy of its own, whatever it shares its memory with."""
+    return _with_tensors(item, _copy)
+
+
+def _with_tensors(item: Any, new: Callable[[Any], Any]) -> Any:
     if isinstance(item, tangrad.Tensor):
-        return item.detach().clone().requires_grad_(item.requires_grad)
+        return new(item)
     if isinstance(item, dict):
-        return {key: _cloned(value) for key, value in item.items()}
+        return {key: _with_tensors(value, new) for key, value in item.items()}
     if isinstance(item, (tuple, list)):
-        members = [_cloned(member) for member in item]
+        members = [_with_tensors(member, new) for member in item]
         named = getattr(item, "_fields", None) is not None
         return type(item)(*members) if named else type(item)(members)
     return item
@@ -489,7 +517,7 @@ def _check(
     elif traced is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TracerWarning)
-            again = _trace_call(call, args, kwargs, module, method).graph
+            again = _trace_call(call, _cloned(args), _cloned(kwargs), module, method).graph
         if again is None or not _are_same(again.graph, traced.graph):
             raise TracingCheckError(
                 "Tracing failed sanity checks! Graphs differed across invocations! The program "
