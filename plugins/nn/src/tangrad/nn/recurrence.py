@@ -61,7 +61,11 @@ STEPS: dict[str, Step] = {
 
 
 def run(
-    layers: Any, x: Any, states: list[Any], batch_sizes: Sequence[int] | None
+    layers: Any,
+    x: Any,
+    states: list[Any],
+    batch_sizes: Sequence[int] | None,
+    weights: list[list[Any]] | None = None,
 ) -> tuple[Any, list[Any]]:
     """Return the last layer's outputs, and the states after.
 
@@ -70,12 +74,13 @@ def run(
         x: of shape (T, B, features), or (sum of the batch sizes, features).
         states: hidden state, and cell state of an LSTM, each (layers * directions, B, *).
         batch_sizes: of a packed sequence.
+        weights: in place of the layers' own.
     """
     # Of equal sizes unless the hidden state is projected: then (places, states, B, H).
     joined = None if layers.proj_size else tangrad.stack(states, 1)
     after: list[Any] = []
     directions = 2 if layers.bidirectional else 1
-    weights = layers._weights_of_run()
+    weights = weights or layers.all_weights
     for layer in range(layers.num_layers):
         outputs = []
         for direction in range(directions):

@@ -274,7 +274,7 @@ class RNNBase(Module):
         self._check_states(data, states, sizes)
         inner = data.transpose(0, 1) if self.batch_first and not packed else data
         batch_sizes = None if sizes is None else sizes.tolist()
-        output, states = recurrence.run(self, inner, states, batch_sizes)
+        output, states = recurrence.run(self, inner, states, batch_sizes, self._weights_of_run())
         if packed:
             result = PackedSequence(output, sizes, order, input.unsorted_indices)
             back = input.unsorted_indices
