@@ -88,11 +88,21 @@ def test_the_directory(home, monkeypatch):
 def test_small_modules_beside():
     assert tangrad.utils.dlpack.from_dlpack(tangrad.arange(2)).tolist() == [0, 1]
     with pytest.raises(AttributeError, match="PyTorch's library"):
-        _ = tangrad.utils.cpp_extension.load
+        _ = tangrad.utils.cpp_extension.BuildExtension
     command = [sys.executable, "-m", "tangrad.utils.collect_env"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert f"tangrad version: {tangrad.__version__}" in shown
     assert "CUDA available: False" in shown
+
+
+def test_libraries_that_try_to_build_an_extension_go_on_without():
+    from tangrad.utils.cpp_extension import CUDA_HOME, load, load_inline
+
+    assert CUDA_HOME is None
+    with pytest.raises(RuntimeError, match="load: cannot build 'fast'.*add-an-op"):
+        load("fast", sources=["fast.cpp"], verbose=True)
+    with pytest.raises(RuntimeError, match="load_inline: cannot build 'fast'"):
+        load_inline(name="fast", cpp_sources="", functions=["run"])
 
 
 @pytest.mark.parametrize("total", [None, 8])
