@@ -255,3 +255,30 @@ def test_gradients_of_convolutions_as_functions(agree, spatial, options):
 )
 def test_arguments_of_factories_are_picked(agree, kwargs):
     agree(lambda t: t.tensor(0) if t.nn.factory_kwargs(kwargs) == {} else t.tensor(1))
+
+
+@pytest.mark.parametrize("options", [{"padding_idx": 0}, {"scale_grad_by_freq": True}])
+@pytest.mark.parametrize("places", ["of each", "of all"])
+def test_what_an_embedding_s_gradient_is_told_holds_within_vmap(options, places):
+    tables = tangrad.ones(2, 5, 3, requires_grad=True)
+    index = tangrad.tensor([[1, 2, 0, 2], [3, 0, 4, 0]])
+
+    def rows(table, index):
+        return F.embedding(index, table, **options)
+
+    if places == "of all":
+        found = tangrad.func.vmap(lambda table: rows(table, index[0]))(tables)
+        alone = [rows(table, index[0]) for table in tables]
+    else:
+        found = tangrad.func.vmap(rows)(tables, index)
+        alone = [rows(table, of_one) for table, of_one in zip(tables, index, strict=True)]
+    expected = tangrad.autograd.grad(tangrad.stack(alone).sum(), tables)[0]
+    assert tangrad.autograd.grad(found.sum(), tables)[0].equal(expected)
+
+
+def test_the_tangent_of_a_padding_row_is_kept():
+    table, index = tangrad.zeros(3, 2), tangrad.tensor([0, 1])
+    _, tangent = tangrad.func.jvp(
+        lambda table: F.embedding(index, table, padding_idx=0), (table,), (table + 1,)
+    )
+    assert tangent.tolist() == [[1, 1], [1, 1]]

@@ -7,6 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.nn.attention_kernel import attention, causal_mask, masked
+from tangrad.ops.nn.recording import is_recorded
 from tangrad.plugin import composite, find_op
 
 dropout = find_op("dropout")
@@ -136,7 +137,7 @@ def scaled_dot_product_attention(
         scale = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
     # Derivatives by a mask that hides by its dtype's least number need the weights themselves:
     # beside that number the logarithm of a row's sum has no digits left.
-    learned = attn_mask is not None and attn_mask.requires_grad
+    learned = attn_mask is not None and is_recorded(attn_mask)
     if dropout_p == 0 and not learned:
         query, key, value, attn_mask = _broadcast(query, key, value, attn_mask)
         return attention(query, key, value, attn_mask, is_causal, scale)[0]

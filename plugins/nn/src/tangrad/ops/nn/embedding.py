@@ -5,9 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad.ops.nn.recording import is_recorded
 from tangrad.plugin import at_all_sizes, composite, find_op, op, require_integer_index
 
 index_select_backward = find_op("index_select_backward")
+
+
+def _scaled_batch(size: int, dims: Any, self: Any, scale: Any) -> Any:
+    self, scale = (
+        x.expand((size, *x.shape)) if dim is None else x.movedim(dim, 0)
+        for x, dim in zip((self, scale), dims, strict=True)
+    )
+    lacking = [1] * (self.ndim - scale.ndim)
+    return scaled_gradient(self, scale.reshape((size, *lacking, *scale.shape[1:]))), 0
+
 
 scaled_gradient = op(
     "scaled_gradient(Tensor self, Tensor scale) -> Tensor",
@@ -19,6 +30,7 @@ scaled_gradient = op(
         "scale": lambda scale: tangrad.zeros_like(scale),
     },
     jvp=lambda self, scale, self_t: tangrad.zeros_like(self) if self_t is None else self_t * scale,
+    batch=_scaled_batch,
     function=False,
     method=False,
     oracle=lambda torch, x, scale: (
@@ -171,7 +183,7 @@ def embedding(
     else:
         found = rows_at(weight, input.reshape((-1,)), scale_grad_by_freq)
         found = found.reshape((*input.shape, weight.shape[1]))
-    if padding_idx is None or not weight.requires_grad:
+    if padding_idx is None or not is_recorded(weight):
         return found
     return tangrad.where((input == padding_idx).unsqueeze(-1), found.detach(), found)
 
