@@ -6,7 +6,7 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from tangrad.tensor.size import Size
+from tangrad import _C
 
 __all__ = [
     "GetAttrKey",
@@ -376,7 +376,7 @@ register_pytree_node(
     flatten_with_keys_fn=_items_with_keys,
 )
 register_pytree_node(
-    Size,
+    _C.Size,
     lambda x: (list(x), None),
     lambda children, context: tuple(children),
     flatten_with_keys_fn=_items_with_keys,
