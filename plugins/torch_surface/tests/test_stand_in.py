@@ -320,3 +320,27 @@ def test_suites_that_take_warnings_for_errors_run(tmp_path):
         [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert "1 passed" in outcome.stdout, outcome.stderr
+
+
+def test_annotations_of_symbolics_name_classes_of_the_compiled_part(tmp_path):
+    outcome = run(
+        tmp_path,
+        """
+        import torch
+
+        class Doubled(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def symbolic(g: torch._C.Graph, x: torch._C.Value) -> torch._C.Value:
+                return g.op("Mul", x, x)
+
+        assert not isinstance(3, (torch._C.Type, torch._C.TensorType))
+        assert isinstance(torch.ones(2), torch._C.TensorBase)
+        assert isinstance(torch.Generator(), torch._C.Generator)
+        print(Doubled.apply(torch.ones(2)).tolist())
+        """,
+    )
+    assert outcome.stdout == "[2.0, 2.0]\n", outcome.stderr

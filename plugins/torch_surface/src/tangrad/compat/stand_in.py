@@ -326,8 +326,12 @@ def _show_private_names() -> None:
     for name in ("DisableTorchFunction", "DisableTorchFunctionSubclass"):
         setattr(compiled, name, _overrides_off(name))
     ours.Future = ours.futures.Future  # type: ignore[attr-defined]
+    compiled.TensorBase = compiled._TensorBase = ours.Tensor
+    compiled.Future, compiled.Generator = ours.futures.Future, ours.Generator
     for name in ("PyTorchFileReader", "PyTorchFileWriter", "TensorType"):
         setattr(ours, name, _named_only(name))
+    for name in ("Graph", "TensorType", "Type", "Value"):  # annotations of ONNX symbolics
+        setattr(compiled, name, _named_only(name))
 
 
 def _overrides_off(name: str) -> Any:
