@@ -412,3 +412,25 @@ def test_random_numbers_go_on_as_eagers(tmp_path: Path) -> None:
         out = np.zeros(7, np.float32)
         assert library.model_run(pointer(array(x)), pointer(out)) == 0
         np.testing.assert_array_equal(out, model(x).numpy())
+
+
+def test_a_model_draws_from_several_distributions(tmp_path: Path) -> None:
+    model = lambda x: (  # noqa: E731
+        x + tangrad.randn_like(x),
+        tangrad.rand(3),
+        tangrad.rand(2, dtype=tangrad.float64),
+        tangrad.randint(0, 9, (4,)),
+        tangrad.bernoulli(tangrad.full((5,), 0.3)),
+        F.dropout(x, 0.5),
+    )
+    self_tested(exported(model, (tangrad.zeros(7),), tmp_path))
+
+
+def test_a_negative_variance_is_reported(tmp_path: Path) -> None:
+    x, y, var = tangrad.randn(4), tangrad.randn(4), tangrad.rand(4)
+    source = exported(F.gaussian_nll_loss, (x, y, var), tmp_path)
+    self_tested(source)
+    library, out = loaded(source), np.full((), 9, np.float32)
+    given = [pointer(array(t)) for t in (x, y)]
+    assert library.model_run(*given, pointer(array(var - 2)), pointer(out)) != 0
+    assert out == 9

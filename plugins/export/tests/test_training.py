@@ -25,6 +25,9 @@ OPTIMIZERS = {
     "adamw": lambda p: optim.AdamW(p, 0.01),
     "rmsprop": lambda p: optim.RMSprop(p, 0.01, centered=True, momentum=0.5),
     "adagrad": lambda p: optim.Adagrad(p, 0.05, lr_decay=0.1),
+    "dampened": lambda p: optim.SGD(p, 0.1, momentum=0.9, dampening=0.3),
+    "one by one": lambda p: optim.Adam(p, 0.01, foreach=False),
+    "tensor": lambda p: optim.Adam(p, tangrad.tensor(0.01), foreach=False),
 }
 
 
@@ -136,6 +139,84 @@ def test_gradients_are_clipped_by_a_hook_of_the_optimizer(tmp_path: Path) -> Non
     )
     mine = losses_of(loaded(source), array(x), array(y))
     np.testing.assert_allclose(mine, eager(model, optimizer, x, y, F.mse_loss), atol=1e-4)
+
+
+def test_options_of_the_optimizer_are_as_before(tmp_path: Path) -> None:
+    model = nn.Linear(3, 2)
+    optimizer = optim.Adam(model.parameters(), foreach=False)
+    source = step_of(model, optimizer, tmp_path)
+    assert source.exists()
+    (group,) = optimizer.param_groups
+    assert (group["foreach"], group["fused"], group["differentiable"]) == (False, None, False)
+
+
+def step_of(model: Any, optimizer: Any, folder: Path, **options: Any) -> Path:
+    """Export a step of (4, 3) to (4, 2) by mean squares."""
+    x = tangrad.randn(4, 3, dtype=next(model.parameters()).dtype)
+    y = tangrad.randn(4, 2, dtype=x.dtype)
+    given = {"targets": y, "optimizer": optimizer, "loss": F.mse_loss} | options
+    return exported(model, (x,), folder, training=True, **given)
+
+
+def test_both_names_of_a_tied_weight_are_its_place(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Tanh(), nn.Linear(3, 3, bias=False))
+    model.append(nn.Linear(3, 2))
+    model[2].weight = model[0].weight
+    library = loaded(step_of(model, optim.SGD(model.parameters(), 0.1), tmp_path))
+    first, second = (weight_of(library, f"{k}.weight") for k in (0, 2))
+    assert first.ctypes.data == second.ctypes.data
+
+
+def test_a_model_of_doubles_has_no_weights_to_show(tmp_path: Path) -> None:
+    model = nn.Linear(3, 2).double()
+    source = step_of(model, optim.SGD(model.parameters(), 0.1), tmp_path)
+    self_tested(source, most=1e-4)
+    assert weight_of(loaded(source), "weight") is None
+
+
+def test_buffers_that_nothing_computes_with_are_not_written(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval()
+    source = step_of(model, optim.SGD(model.parameters(), 0.1), tmp_path)
+    self_tested(source, most=1e-4)
+    assert "num_batches_tracked" not in source.read_text()
+
+
+def test_weights_of_modules_of_any_name(tmp_path: Path) -> None:
+    model = nn.Sequential()
+    names = ("a-b", "a_b", 'a "b"', "gr\u00f6\u00dfe\\", "int")
+    for k, name in enumerate(names):
+        model.add_module(name, nn.Linear(3, 2 if k == len(names) - 1 else 3))
+    library = loaded(step_of(model, optim.SGD(model.parameters(), 0.1), tmp_path))
+    for path, value in model.state_dict().items():
+        np.testing.assert_array_equal(weight_of(library, path), array(value).ravel())
+
+
+def test_a_self_test_draws_the_numbers_of_its_example(tmp_path: Path) -> None:
+    class Noisy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 2)
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x + tangrad.randn_like(x)) + tangrad.rand(2)
+
+    model = Noisy()
+    self_tested(step_of(model, optim.SGD(model.parameters(), 0.1), tmp_path), most=1e-4)
+
+
+def test_a_loss_may_look_at_constants(tmp_path: Path) -> None:
+    model, x = nn.Linear(3, 4), tangrad.randn(6, 2, 3)
+    lengths, y = tangrad.tensor([3, 2]), tangrad.randint(1, 4, (2, 3))
+
+    def loss(out: Any, given: Any) -> Any:
+        return F.ctc_loss(out.log_softmax(2), given, tangrad.tensor([6, 5]), lengths)
+
+    optimizer = optim.SGD(model.parameters(), 0.1)
+    source = exported(
+        model, (x,), tmp_path, training=True, loss=loss, targets=y, optimizer=optimizer
+    )
+    mine = losses_of(loaded(source), array(x), array(y), steps=3)
+    np.testing.assert_allclose(mine, eager(model, optimizer, x, y, loss, 3), atol=1e-4)
 
 
 def test_the_batch_varies(tmp_path: Path) -> None:

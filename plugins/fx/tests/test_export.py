@@ -371,3 +371,13 @@ def test_a_failed_save_leaves_what_stood_there(
     with pytest.raises(OSError, match="No space"):
         tangrad.export.save(program, path)
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("m.pt2", "old")]
+
+
+def test_names_of_modules_that_are_no_identifiers() -> None:
+    model = nn.Sequential()
+    for name in ("a-b", "a_b", '1st "one"'):
+        model.add_module(name, nn.Linear(2, 2))
+    x = tangrad.randn(3, 2)
+    program = export(model, (x,))
+    assert list(program.graph_signature.parameters) == [n for n, _ in model.named_parameters()]
+    tangrad.testing.assert_close(program.module()(x), model(x))

@@ -125,7 +125,6 @@ def module_of(
             train_entry(model, args, dynamic_shapes, loss, targets, optimizer, entries[0])
         )
         state = dict(model.state_dict(keep_vars=True))
-        state = {path: value.detach() for path, value in state.items()}
     kind = type(model).__name__
     module = Module(name, entries, state, False, arena, simd is not None, f"{name}: {kind}")
     if weights == "file" or (

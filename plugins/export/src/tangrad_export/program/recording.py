@@ -63,6 +63,9 @@ class Recording:
         buffers: what memory there is.
         origin: of the steps to come.
         weights_stay: whether nothing changes the weights between two calls.
+        begun: {momentum: a cell}: 1 where a step was taken before, of momenta whose first step is
+            another one.
+        fixed: weights that are constants of the program, whose values it may look at.
     """
 
     weights_stay = True
@@ -80,6 +83,8 @@ class Recording:
         self._ops: list[tuple[str, str]] = []
         self._written: list[set[Buffer]] = []
         self.errors: Buffer | None = None
+        self.begun: dict[Buffer, Ref] = {}
+        self.fixed: set[Buffer] = set()
 
     def __enter__(self) -> Recording:
         self._before = getattr(_threads, "recording", None)
@@ -194,6 +199,19 @@ class Recording:
         made = self.bind(value, "constant", "constant")
         self.keep(made).value = _bytes_of(value)
         return made
+
+    def known_at(self, address: int, nbytes: int) -> bytes | None:
+        """Return bytes at an address if they are a constant's that no step writes, else None."""
+        buffer, start, _ = self.ref_at(address, "uint8")
+        writers = [s for s in self.steps if buffer in s.written_buffers()]
+        content = None
+        if buffer in self.fixed and not writers:
+            content = _bytes_of(buffer.value)
+        elif len(writers) == 1:  # of numbers that the program has made a tensor of
+            content = getattr(writers[0], "content", None)
+            start -= writers[0].refs[0].offset
+        found = None if content is None else content[max(0, start) : start + nbytes]
+        return found if found and len(found) == nbytes else None
 
     def constant_ref(self, array: Any, name: str) -> Ref:
         """Return the place of a constant without a tensor."""

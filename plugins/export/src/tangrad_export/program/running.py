@@ -164,7 +164,8 @@ class Runner:
             made = node.target(*args, **node.kwargs)
         self._constants[node] = made
         path = f"{self.recording.origin.module}.{node.name}".lstrip(".")
-        self.values[node] = self.recording.bind(made, "weight", path)
+        self.values[node] = bound = self.recording.bind(made, "weight", path)
+        self.recording.fixed.add(self.recording.keep(bound))
         return True
 
     def _branch_or_loop(self, node: Any) -> None:
@@ -204,6 +205,8 @@ class Runner:
             found = self.values[value]
             if type(found) is tuple and len(found) == 1 and isinstance(found[0], str):
                 found = self.values[value] = self.bind(found[0])
+                if value in self._constants and found.device.type == "c99":
+                    self.recording.fixed.add(self.recording.keep(found))
             return found
         if isinstance(value, slice):
             return slice(*(self._value(x) for x in (value.start, value.stop, value.step)))

@@ -37,6 +37,8 @@ from tangrad_export.steps.reports import guard
 
 __all__ = ["train_entry"]
 
+# How a step goes over its parameters, which its results do not depend on.
+_AT_ONCE = {"foreach": None, "fused": None, "differentiable": False}
 _OPTIMIZERS = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad")
 
 
@@ -134,15 +136,6 @@ def _check(model: Any, optimizer: Any) -> None:
         for parameter in group["params"]:
             if id(parameter) not in own:
                 raise ExportError("the optimizer has a parameter that is not the model's")
-        if kind == "SGD" and group["momentum"] and group["dampening"]:
-            fresh = any(
-                "momentum_buffer" not in optimizer.state.get(p, {}) for p in group["params"]
-            )
-            if fresh:
-                raise ExportError(
-                    "SGD with dampening starts with another step than it goes on with: take the "
-                    "first step before the export"
-                )
 
 
 def _counts(optimizer: Any) -> bool:
@@ -193,6 +186,7 @@ def _started(optimizer: Any) -> dict[Any, dict[str, Any]]:
         {**g, "weight_decay": 0.0, "lr": 0.0, "nesterov": False} for g in twin.param_groups
     ]
     fresh = [not optimizer.state.get(p) for p in parameters]
+    damped = {p: g.get("dampening") for g in optimizer.param_groups for p in g["params"]}
     for p, new in zip(own, fresh, strict=True):
         p.grad = tangrad.zeros_like(p) if new and p.requires_grad else None
     hooks = {n: dict(v) for n, v in vars(twin).items() if n.endswith("_hooks")}
@@ -204,6 +198,8 @@ def _started(optimizer: Any) -> dict[Any, dict[str, Any]]:
         held = dict((twin.state if new else optimizer.state).get(q if new else p, {}))
         if new and "step" in held:
             held["step"] = held["step"] - 1
+        if new and "momentum_buffer" in held and damped.get(p):
+            held["begun"] = tangrad.zeros(1)  # 1 behind its first step, which is not dampened
         if any(v is not None for v in held.values()):
             found[p] = held
     return found
@@ -234,6 +230,7 @@ def _moved(
     kept = [(p, p.data, p.grad) for p in parameters.values()]
     before, called = optimizer.state, vars(optimizer).get("_opt_called")
     titles = {id(p): path for path, p in parameters.items()}
+    hows = [{n: g[n] for n in _AT_ONCE if n in g} for g in optimizer.param_groups]
     try:
         with tangrad.no_grad():
             for path, p in parameters.items():
@@ -248,10 +245,19 @@ def _moved(
                     else value
                     for name, value in held.items()
                 }
+                begun = moved[p].pop("begun", None)
+                if begun is not None:
+                    momentum = recording.keep(moved[p]["momentum_buffer"])
+                    recording.begun[momentum] = recording.ref(begun)
             optimizer.state = moved
+            # One op for all parameters: it takes the number of steps from the state.
+            for group in optimizer.param_groups:
+                group.update((name, value) for name, value in _AT_ONCE.items() if name in group)
         yield
     finally:
         optimizer.state = before
+        for group, values in zip(optimizer.param_groups, hows, strict=True):
+            group.update(values)
         if called is None:
             vars(optimizer).pop("_opt_called", None)
         for p, data, grad in kept:

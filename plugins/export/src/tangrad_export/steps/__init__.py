@@ -19,6 +19,7 @@ def own_kernel(op: Any, dtype: str) -> Callable[..., Any] | None:
     from tangrad_export.steps.products import product_kernel
     from tangrad_export.steps.quantized import quantized_kernel
     from tangrad_export.steps.spectral import fourier_kernel
+    from tangrad_export.steps.variances import variance_kernel
 
     if dtype not in KINDS:
         return None
@@ -27,7 +28,7 @@ def own_kernel(op: Any, dtype: str) -> Callable[..., Any] | None:
     if op.kind == "reduction":
         return fold_kernel(op, dtype)
     families = product_kernel, layer_kernel, optimizer_kernel, fourier_kernel, matrix_kernel
-    for family in (*families, quantized_kernel):
+    for family in (*families, quantized_kernel, variance_kernel):
         made: Callable[..., Any] | None = family(op, dtype)
         if made is not None:
             return made

@@ -13,17 +13,19 @@ from tangrad_export.target.dialect import as_text
 
 __all__ = ["OptimizerStep", "optimizer_kernel"]
 
-_SGD = """static void @(T *p, const T *d, T *m, int n, double lr, double decay, double momentum,
-    double dampening, int nesterov, int maximize, int first) {
+_SGD = """static void @(T *p, const T *d, T *m, float *begun, int n, double lr, double decay,
+    double momentum, double dampening, int nesterov, int maximize) {
     for (int i = 0; i < n; ++i) {
         T grad = maximize ? -d[i] : d[i];
         if (decay != 0) grad += p[i] * (T)decay;
         if (momentum != 0) {
-            m[i] = first ? grad : m[i] * (T)momentum + grad * (T)(1 - dampening);
+            const T more = begun && !*begun ? grad : grad * (T)(1 - dampening);
+            m[i] = m[i] * (T)momentum + more;
             grad = nesterov ? grad + m[i] * (T)momentum : m[i];
         }
         p[i] -= grad * (T)lr;
     }
+    if (begun) *begun = 1;
 }
 """
 _ADAM = """static void @(T *p, const T *d, T *m, T *v, T *most, const float *step, int n, double lr,
@@ -113,11 +115,11 @@ def optimizer_kernel(op: Any, dtype: str) -> Any:
 def _sgd(dtype: str) -> Any:
     def kernel(outs: Any, args: Any) -> None:
         parameters, grads, momenta, decay, momentum, lr, dampening = args[:7]
-        nesterov, maximize, first, scale, found = args[7:12]
+        nesterov, maximize, _, scale, found = args[7:12]
         _refuse_scaling(scale, found)
         recording = current()
         given = [float(v) for v in (lr, decay, momentum, dampening)]
-        flags = [int(v) for v in (nesterov, maximize, first)]
+        flags = [int(v) for v in (nesterov, maximize)]
         for k, parameter in enumerate(parameters):
             if parameter.numel():
                 kept = recording.ref(_plain(momenta[k])) if momentum != 0 else None
@@ -125,9 +127,12 @@ def _sgd(dtype: str) -> Any:
                     recording.ref(_plain(parameter)),
                     recording.ref(grads[k].contiguous()),
                     kept,
+                    recording.begun.get(kept.buffer) if kept else None,
                 ]
                 numbers = [parameter.numel(), *given, *flags]
-                recording.add(OptimizerStep("sgd", dtype, refs, (0, 2), numbers))
+                step = OptimizerStep("sgd", dtype, refs, (0, 2), numbers)
+                recording.add(step)
+                step.writes += (3,) * (refs[3] is not None)  # a cell that is no result of the op
 
     return kernel
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import tangrad
 from tangrad.random.generator import get_default_generator
 from tangrad_export.plan.arena import POOLS
 from tangrad_export.plan.entry import Entry, Parameter, Variant
@@ -41,7 +42,8 @@ class Module:
     Args:
         name: an identifier.
         entries: the functions.
-        state: {path: tensor} that `NAME_weights` reads and sets; empty where nothing trains.
+        state: {path: tensor} that `NAME_weights` reads and sets, a tensor of two paths for both;
+            empty where nothing trains.
         in_file: whether weights are in a file of their own.
         arena: "static", or "argument": the caller gives the memory.
         simd: whether vectors of the compiler are used.
@@ -59,10 +61,12 @@ class Module:
     ) -> None:
         self.name, self.entries, self.state = name, entries, state
         self.in_file, self.arena, self.simd, self.title = in_file, arena, simd, title
+        self.stream = int(get_default_generator("cpu").get_offset())
         self.functions = Functions(simd)
         self.weights: dict[Any, tuple[str, Buffer]] = {}
         self.written: set[Any] = set()
         self._taken: set[str] = set()
+        self._keys: dict[str, tuple[str, str]] = {}
         self._offsets: dict[Any, int] = {}
         self._content: list[bytes] = []
         self._find_weights()
@@ -89,12 +93,19 @@ class Module:
                 for buffer in step.written_buffers():
                     if buffer.kind == "weight":
                         self.written.add(self._key(buffer))
+        paths: dict[int, list[str]] = {}
         for path, value in self.state.items():
-            key = ("weight", path)
+            paths.setdefault(id(value), []).append(path)
+        for path, value in self.state.items():
+            same = paths[id(value)]
+            own = next((p for p in same if ("weight", p) in self.weights), same[0])
+            key = self._keys[path] = ("weight", own)
             if key not in self.weights:
-                buffer = Buffer(-1, value.numel() * value.itemsize, "weight", path)
-                buffer.value, buffer.dtype = value, value.dtype.name
-                self.weights[key] = unique(identifier(f"w_{path}"), self._taken), buffer
+                if value.dtype is not tangrad.float32:
+                    continue  # neither computed with nor shown
+                buffer = Buffer(-1, value.numel() * value.itemsize, "weight", own)
+                buffer.value, buffer.dtype = value.detach(), value.dtype.name
+                self.weights[key] = unique(identifier(f"w_{own}"), self._taken), buffer
             self.written.add(key)
         if self.in_file:
             total = 0
@@ -267,8 +278,7 @@ class Module:
         if any(entry.reports for entry in self.entries):
             lines.append("static int64_t report[8];")
         if any("drawn" in entry.changing for entry in self.entries):
-            start = get_default_generator("cpu").get_offset()
-            lines.append(f"static int64_t stream = {int(start)}; /* place in the random stream */")
+            lines.append(f"static int64_t stream = {self.stream}; /* place in the random stream */")
         if any("taken" in entry.changing for entry in self.entries):
             lines.append("static int64_t steps_taken;")
         return lines
@@ -400,12 +410,15 @@ class Module:
 
     def _weights_function(self) -> list[str]:
         rows = []
-        for path in self.state:
-            shown, buffer = self.weights["weight", path]
-            if buffer.dtype == "float32":
-                rows.append(f'    {{"{path}", {shown}, {max(0, buffer.nbytes // 4)}}},')
+        for path, value in self.state.items():
+            if value.dtype is tangrad.float32:
+                shown, buffer = self.weights[self._keys[path]]
+                rows.append(f"    {{{quoted(path)}, {shown}, {buffer.nbytes // 4}}},")
+        head = f"float *{self.name}_weights(const char *name, size_t *count) {{"
+        if not rows:
+            return [head, "    (void)name;", "    (void)count;", "    return NULL;", "}", ""]
         return [
-            f"float *{self.name}_weights(const char *name, size_t *count) {{",
+            head,
             "    static const struct { const char *name; float *values; size_t count; }",
             "    known[] = {",
             *(f"    {row}" for row in rows),
@@ -441,6 +454,12 @@ def place_of(step: Step) -> str:
     parts = [module] if module else []
     parts.append(f"backward of {step.title}" if backward else step.title)
     return ": ".join(parts) + (f" ({where})" if where else "")
+
+
+def quoted(text: str) -> str:
+    """Return a text as a string of C: bytes beyond ASCII, quotes and the like by their numbers."""
+    plain = set(range(32, 127)) - set(b'"\\?')
+    return '"' + "".join(chr(b) if b in plain else f"\\{b:03o}" for b in text.encode("utf-8")) + '"'
 
 
 def comment(text: str) -> str:

@@ -120,8 +120,9 @@ def _renamed(body: str, known: dict[str, str]) -> str:
     for pattern, text in _PLAIN:
         body = re.sub(pattern, text, body)
     names = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
-    # A name is one of a function or type, never that of a member or a variable.
-    body = re.sub(rf"(?<![.\w>])({names})\b(?=\s*\(|\s+\*?\w|;|\*)", lambda m: known[m[1]], body)
+    # A name is one of a function or type, also one cast to, never that of a member or a variable.
+    used = rf"(?<![.\w>])({names})\b(?=\s*\(|\s+\*?\w|;|\*)|(?<=\()({names})(?=\))"
+    body = re.sub(used, lambda m: known[m[1] or m[2]], body)
     body = re.sub(r"\b\w+_numbers\b", lambda m: known.get(m[0], m[0]), body)
     undone = dict.fromkeys(_DEFINED.findall(body))
     ends = "".join(f"#undef {name}\n" for name in undone)
