@@ -162,6 +162,40 @@ def test_two_sizes_vary(tmp_path: Path) -> None:
             np.testing.assert_allclose(out, wanted.numpy(), atol=1e-5)
 
 
+class Attentive(nn.Module):
+    """Attention over a sequence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        """Return the values."""
+        return self.layer(x, x, x)[0]
+
+
+@pytest.mark.parametrize("most", [(3, 5), (32, 128)])  # all sizes looked at, and some
+def test_batches_of_matrices_vary(most: tuple[int, int], tmp_path: Path) -> None:
+    model, x = Attentive(), tangrad.randn(2, 3, 8)
+    batch, length = Dim("b", min=1, max=most[0]), Dim("length", min=1, max=most[1])
+    source = exported(model, (x,), tmp_path, dynamic_shapes=({0: batch, 1: length},))
+    self_tested(source)
+    library = loaded(source)
+    for sizes in ((1, 1), (1, 4), (3, 1), (2, 5), most):
+        x = tangrad.randn(*sizes, 8)
+        out = np.zeros(tuple(x.shape), np.float32)
+        assert library.model_run(*sizes, pointer(array(x)), pointer(out)) == 0
+        np.testing.assert_allclose(out, model(x).detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["i", "k", "g", "out", "x", "arena", "int"])
+def test_a_size_may_be_called_as_variables_are(name: str, tmp_path: Path) -> None:
+    batch = Dim(name, min=1, max=3)
+    model = nn.Sequential(Attentive(), nn.Softmax(1), nn.Conv1d(3, 2, 3))
+    x = tangrad.randn(2, 3, 8)
+    self_tested(exported(model, (x,), tmp_path, dynamic_shapes=({0: batch},)))
+
+
 def test_a_size_without_a_greatest_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="'n' has no greatest value"):
         exported(lambda x: x + 1, (tangrad.ones(3),), tmp_path, dynamic_shapes=({0: Dim("n")},))
@@ -200,6 +234,14 @@ def test_any_file_name_compiles(stem: str, tmp_path: Path) -> None:
     (name,) = re.findall(r"int (\w+)_run\(", header)
     assert re.fullmatch(r"[A-Za-z]\w*", name)
     assert f"#define {name.upper()}_ARENA_BYTES" in header
+
+
+def test_arguments_may_be_called_as_variables_are(tmp_path: Path) -> None:
+    def added(v0: Any, i: Any, at: Any, x0: Any) -> Any:
+        return (v0.transpose(0, 1) + i) @ at * x0
+
+    args = (tangrad.randn(4, 3, 4), *(tangrad.randn(3, 4, 4) for _ in range(2)), tangrad.ones(1))
+    self_tested(exported(added, args, tmp_path))
 
 
 def test_arguments_may_be_called_as_c_keywords(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tangrad_export.plan.sizes import fitted, points_of, variants_of
 from tangrad_export.program.layouts import array_of, note_of, with_array
 from tangrad_export.program.running import LaidOut, lay_out
 from tangrad_export.steps.base import Number, Step
-from tangrad_export.text.names import identifier, unique
+from tangrad_export.text.names import parameter_name
 
 __all__ = [
     "Entries",
@@ -74,7 +74,7 @@ def sizes_of(program: Any) -> list[Size]:
                 f"the size {size.name!r} has no greatest value: the arena is static; give it one, "
                 f"as in Dim({size.name!r}, min=1, max=8)"
             )
-        made.append(Size(unique(identifier(size.name, True), taken), size.min, size.max))
+        made.append(Size(parameter_name(size.name, "size", taken), size.min, size.max))
     return made
 
 
@@ -104,17 +104,12 @@ def names_of(program: Any, leaves: list[Any], sizes: list[Size]) -> list[str]:
     """Return names of the inputs that are tensors, as identifiers."""
     nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
     specs = program.graph_signature.input_specs
-    taken = {size.name for size in sizes} | {"arena", "report", "bound", "bad", "g"}
+    taken = {size.name for size in sizes}
     found = []
     users = (n for n, s in zip(nodes, specs, strict=True) if s.kind.name == "USER_INPUT")
     for node, leaf in zip(users, leaves, strict=True):
         if isinstance(leaf, Tensor):
-            name = identifier(str(node.target), True)
-            if len(name) == 1 or name.startswith(
-                ("arena_", "w_", "c_", "op_", "out", "tg_", "tk_")
-            ):
-                name = f"in_{name}" if name != "x" else "x"
-            found.append(unique(name, taken))
+            found.append(parameter_name(str(node.target), "in", taken))
     return found
 
 

@@ -196,6 +196,8 @@ def fitted(names: Sequence[str], points: Sequence[Point], values: list[Any], eve
                 return _formula(terms, found)
         if every and len(names) == 1:
             return _table(names[0], points, values)
+        if every:
+            return _cases(names, points, values)
         raise ValueError(f"{values[:4]} at {list(points[:4])}")
     if "taken" in names:
         rate = _rate(names, points, values)
@@ -231,11 +233,14 @@ def _rate(names: Sequence[str], points: Sequence[Point], values: list[Any]) -> s
 def _bases(
     names: Sequence[str], points: Sequence[Point]
 ) -> Iterator[tuple[list[str], list[list[int]]]]:
-    atoms = [(name, [p[k] for p in points]) for k, name in enumerate(names)]
+    # A size that is the same at all points, as in a branch for 1, says nothing.
+    varying = [k for k in range(len(names)) if len({p[k] for p in points}) > 1]
+    atoms = [(names[k], [p[k] for p in points]) for k in varying]
     for degree in (1, 2, 3):
         yield _monomials(atoms, degree)
     for divisor in _DIVISORS:
-        for k, name in enumerate(names):
+        for k in varying:
+            name = names[k]
             for plus in range(divisor):
                 text = f"({name} + {plus}) / {divisor}" if plus else f"{name} / {divisor}"
                 quotient = (f"({text})", [(p[k] + plus) // divisor for p in points])
@@ -288,3 +293,11 @@ def _table(name: str, points: Sequence[Point], values: list[int]) -> str:
     high = max(known)
     row = ", ".join(str(known.get(v, 0)) for v in range(low, high + 1))
     return f"((const int[]){{{row}}})[{name} - {low}]"
+
+
+def _cases(names: Sequence[str], points: Sequence[Point], values: list[int]) -> str:
+    *others, last = (
+        (" && ".join(f"{n} == {v}" for n, v in zip(names, point, strict=True)), value)
+        for point, value in zip(points, values, strict=True)
+    )
+    return "(" + "".join(f"{when} ? {value} : " for when, value in others) + f"{last[1]})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tangrad
@@ -99,7 +99,8 @@ def product_kernel(op: Any, dtype: str) -> Any:
 def _product(y: Any, a: Any, b: Any, bias: Any) -> bool:
     """Add y = a b + bias (of each column) for matrices or batches of them."""
     recording = current()
-    if y.ndim == 2:
+    single = y.ndim == 2
+    if single:
         y, a, b = y.unsqueeze(0), a.unsqueeze(0), b.unsqueeze(0)
     count, m, n = y.shape
     k = a.shape[-1]
@@ -118,45 +119,61 @@ def _product(y: Any, a: Any, b: Any, bias: Any) -> bool:
             bb, bk, bn = b.stride()
     refs: list[Ref | None] = [recording.ref(t) for t in (y, a, b)]
     refs.append(None if bias is None else recording.ref(bias.contiguous()))
-    for at in range(count):
-        own = [
-            None if r is None else r._replace(offset=r.offset + 4 * at * step)
-            for r, step in zip(refs, (yb, ab, bb, 0), strict=True)
-        ]
-        if dots:
-            order = [own[0], own[1], own[2], own[3]]
-            numbers: list[int] = [yr, ar, bn, m, n, k]
-            recording.add(Dots(order, numbers, m * n * k))
-        else:
-            recording.add(Broadcasts(own, [yr, ar, ak, bk, m, n, k], m * n * k))
+    if single:
+        yb = ab = bb = 0
+    work, each = count * m * n * k, [count, yb, ab, bb]
+    if dots:
+        recording.add(Dots(refs, [yr, ar, bn, m, n, k, *each], work))
+    else:
+        recording.add(Broadcasts(refs, [yr, ar, ak, bk, m, n, k, *each], work))
     return True
 
 
+def _for_each(at: list[str], each: list[Any], call: Callable[..., str]) -> list[str]:
+    """Return a call for each matrix of a batch: how many there are, and how far from another."""
+    count, *steps = each
+    if count == 1:
+        return [call(*at)]
+    moved = [_moved(pointer, step) for pointer, step in zip(at, (*steps, 0), strict=True)]
+    return [f"for (int i = 0; i < {count}; ++i) {{", f"    {call(*moved)}", "}"]
+
+
+def _moved(pointer: str, step: Any) -> str:
+    if step in (0, 1):
+        return pointer if step == 0 else f"{pointer} + i"
+    return f"{pointer} + i * {step if isinstance(step, int) else f'({step})'}"
+
+
 class Dots(Routine):
-    """c = a b^T + bias."""
+    """c = a b^T + bias, for each matrix of a batch."""
 
     def __init__(self, refs: Sequence[Any], numbers: Sequence[int], work: int) -> None:
         super().__init__(dot_product(numbers[3] == 1), refs, (0,), numbers, work)
 
     def text(self, names: list[str], at: list[str], n: list[Any]) -> list[str]:
         """Return the call."""
-        c, a, b, bias = at
-        return [
-            f"{names[0]}({c}, {n[0]}, {a}, {n[1]}, {b}, {n[2]}, {bias}, {n[3]}, {n[4]}, {n[5]});"
-        ]
+
+        def call(c: str, a: str, b: str, bias: str) -> str:
+            left = f"{c}, {n[0]}, {a}, {n[1]}, {b}, {n[2]}"
+            return f"{names[0]}({left}, {bias}, {n[3]}, {n[4]}, {n[5]});"
+
+        return _for_each(at, n[6:], call)
 
 
 class Broadcasts(Routine):
-    """c = a b."""
+    """c = a b, for each matrix of a batch."""
 
     def __init__(self, refs: Sequence[Any], numbers: Sequence[int], work: int) -> None:
         super().__init__(broadcast_product(), refs, (0,), numbers, work)
 
     def text(self, names: list[str], at: list[str], n: list[Any]) -> list[str]:
         """Return the call."""
-        c, a, b, bias = at
-        left = f"{c}, {n[0]}, {a}, {n[1]}, {n[2]}"
-        return [f"{names[0]}({left}, {b}, {n[3]}, {bias}, {n[4]}, {n[5]}, {n[6]});"]
+
+        def call(c: str, a: str, b: str, bias: str) -> str:
+            left = f"{c}, {n[0]}, {a}, {n[1]}, {n[2]}"
+            return f"{names[0]}({left}, {b}, {n[3]}, {bias}, {n[4]}, {n[5]}, {n[6]});"
+
+        return _for_each(at, n[7:], call)
 
 
 class Convolution(Routine):

@@ -208,7 +208,9 @@ class Module:
         lines = []
         if entry.kind == "run":
             causes = ["a size is out of its bounds"] * bool(entry.sizes)
-            causes += ["an index is out of its tensor's bounds"] * entry.reports
+            causes += [
+                "an index is out of its tensor's bounds or a variance negative"
+            ] * entry.reports
             told = f"; else {', or '.join(causes)}, and nothing was written" if causes else ""
             lines.append(f"/* Computes the outputs. Returns 0{told}.")
         else:

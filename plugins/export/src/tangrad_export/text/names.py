@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["identifier", "unique"]
+__all__ = ["identifier", "parameter_name", "unique"]
 
 _KEYWORDS = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if "
@@ -35,6 +35,27 @@ def identifier(text: str, reserved: bool = False) -> str:
         made = f"model{'' if made.startswith('_') else '_'}{made}"
     made = re.sub(r"__+", "_", made)
     return f"{made}_" if reserved and made in _KEYWORDS else made
+
+
+# What functions of a file call their own: variables of loops, helpers, and the file's memory.
+_OWN = re.compile(
+    r"[a-zA-Z]\d*|out\d*|at|arena|bad|bound|drawn|loss|report|steps_taken|stream|taken"
+    r"|(arena|w|c|op|tg|tk|out)_.*|TG_.*|TK_.*|u?int\d+_t|mem\w+"
+)
+
+
+def parameter_name(text: str, kind: str, taken: set[str]) -> str:
+    """Return the name of a function's parameter, which clashes with nothing, and take it.
+
+    Args:
+        text: what the program calls it.
+        kind: what stands in front of a name that the file uses.
+        taken: names of other parameters.
+    """
+    name = identifier(text, True)
+    if name != "x" and _OWN.fullmatch(name):
+        name = f"{kind}_{name}"
+    return unique(name, taken)
 
 
 def unique(name: str, taken: set[str]) -> str:
