@@ -216,7 +216,7 @@ def _export(options: argparse.Namespace) -> int:
         write = discovery.load_by_name("tangrad.exporters", options.to)
         model, inputs = load_model(options.model, options.input)
         out = options.out or f"{options.model.rpartition(':')[2]}.{options.to}"
-        write(model, inputs, out)
+        report = write(model, inputs, out)
     except (LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
         absent = isinstance(error, LookupError) and neutral.what_brings(
             f"exporters.{options.to}", f"the exporter {options.to}"
@@ -224,6 +224,8 @@ def _export(options: argparse.Namespace) -> int:
         print(f"python -m tangrad export: {absent or error}", file=sys.stderr)
         return 1
     print(f"wrote {out}")
+    if type(report).__str__ is not object.__str__:  # it tells something
+        print(report)
     return 0
 
 

@@ -436,7 +436,10 @@ def test_the_command_writes_c_and_libraries(tmp_path: Path) -> None:
     for kind, name in (("c", "net.c"), ("library", "net_library")):
         command = [sys.executable, "-m", "tangrad", "export", f"{model}:NET", "--to", kind]
         out = tmp_path / name
-        subprocess.run([*command, "--out", str(out)], check=True, capture_output=True)
+        told = subprocess.run(
+            [*command, "--out", str(out)], check=True, capture_output=True, text=True
+        )
+        assert "largest moment: " in told.stdout
     self_tested(tmp_path / "net.c")
     script = "import numpy, net_library; print(net_library.run(numpy.ones((1, 2), 'f')).shape)"
     said = subprocess.run(
