@@ -343,6 +343,7 @@ class Refused(nn.Module):
         (lambda x: tangrad.linalg.svd(x)[1], "svd"),
         (lambda x: x * x.sum().item(), "item"),
         (lambda x: x[x > 0], "index|nonzero|sizes"),
+        (lambda x: tangrad.vmap(lambda row: row.sum())(x), "transform"),
     ],
 )
 def test_what_cannot_be_written_is_named(function: Any, message: str, tmp_path: Path) -> None:
@@ -360,6 +361,13 @@ def test_an_error_names_op_dtype_module_and_line(tmp_path: Path) -> None:
     assert (error.op, error.dtype, error.module) == ("linalg_svdvals", "float32", "0")
     assert error.where is not None
     assert error.where.startswith("test_export_c.py:")
+
+
+def test_an_error_of_a_value_that_is_asked_for_names_its_place(tmp_path: Path) -> None:
+    model = nn.Sequential(Refused(lambda x: x if x.sum() > 0 else -x))
+    with pytest.raises(ExportError, match="module '0', line 'test_export_c.py:") as caught:
+        exported(model, (tangrad.ones(3, 3),), tmp_path)
+    assert (caught.value.op, caught.value.dtype) == ("__bool__", "bool")
 
 
 def test_hooks_are_refused(tmp_path: Path) -> None:

@@ -245,6 +245,14 @@ def test_the_batch_varies(tmp_path: Path) -> None:
     assert np.isnan(library.model_train_step(9, pointer(array(x)), pointer(array(y))))
 
 
+def test_a_loss_of_no_parameter_is_refused(tmp_path: Path) -> None:
+    model = nn.Linear(3, 2)
+    optimizer = optim.SGD(model.parameters(), 0.1)
+    with pytest.raises(ExportError, match="depends on no parameter"):
+        step_of(model, optimizer, tmp_path, loss=lambda out, target: target.sum())
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_other_optimizers_are_refused(tmp_path: Path) -> None:
     model = nn.Linear(3, 2)
     with pytest.raises(ExportError, match="Rprop"):

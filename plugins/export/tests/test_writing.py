@@ -13,7 +13,7 @@ from tangrad_export.writing import write_files
 
 
 def test_a_folder_that_is_missing_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(OSError):
+    with pytest.raises(FileNotFoundError, match="none/a.c'"):
         tangrad.export.c(lambda x: x + 1, (tangrad.ones(2),), tmp_path / "none" / "a.c")
     assert list(tmp_path.iterdir()) == []
 

@@ -46,7 +46,8 @@ def program_of(model: Any, args: tuple[Any, ...], dynamic_shapes: Any) -> Any:
     except (RuntimeError, NotImplementedError) as error:
         if "export:" not in str(error):
             raise
-        raise ExportError(str(error)) from error
+        known = {kind: getattr(error, kind, None) for kind in ("op", "dtype", "module", "where")}
+        raise ExportError(str(error), **known) from error
 
 
 def example_leaves(program: Any) -> list[Any]:

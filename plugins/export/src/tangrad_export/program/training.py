@@ -304,6 +304,8 @@ def _lay_out(
         runner = _Training(program, recording, bind)
         (result,) = runner.run(leaves, names)
         recording.origin = Origin("", "", True)
+        if not result.requires_grad:
+            raise ExportError("the loss depends on no parameter that requires a gradient")
         result.backward()
         recording.origin = Origin("optimizer")
         # A copy, as the step may write what the loss was computed from.

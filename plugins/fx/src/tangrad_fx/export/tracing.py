@@ -19,7 +19,7 @@ from tangrad.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 from tangrad.overrides import TorchFunctionMode
-from tangrad.plugin import components, keeping_branches, traced_calls
+from tangrad.plugin import components, keeping_branches, level_of, traced_calls
 from tangrad.utils import _pytree
 from tangrad_fx.export import control_flow
 from tangrad_fx.export.graph_signature import (
@@ -43,7 +43,15 @@ _READS = frozenset(
 
 
 class ValueReadError(RuntimeError):
-    """The program asks for a value of a tensor that it computes."""
+    """The program asks for a value of a tensor that it computes.
+
+    Attributes:
+        op, dtype: what asks, and of what.
+        module: path of the module that asks.
+        where: the program's line, "file:number".
+    """
+
+    op = dtype = module = where = ""
 
 
 _PREFIXES = {InputKind.PARAMETER: "p", InputKind.BUFFER: "b", InputKind.CONSTANT_TENSOR: "c"}
@@ -117,7 +125,16 @@ class _Recorder(TorchFunctionMode):
         self.specs.append(InputSpec(InputKind.USER_INPUT, arg, None))
 
     def follow(self, t: Tensor, node: Node) -> None:
-        """Have a node stand for a tensor from now on."""
+        """Have a node stand for a tensor from now on.
+
+        Raises:
+            NotImplementedError: it is one of a transform, whose function no graph holds.
+        """
+        if level_of(t) is not None:
+            raise NotImplementedError(
+                "export: the program calls a transform (vmap, grad, jvp), which a graph does not "
+                "hold; write what it computes as ops on whole tensors"
+            )
         self.kept.append(t)
         self.nodes[id(t)] = node
         node.meta["val"] = t.detach().to("meta")
@@ -218,12 +235,17 @@ class _Recorder(TorchFunctionMode):
 
     def _refuse_reads(self, func: Any, args: tuple[Any, ...]) -> None:
         name = getattr(func, "__name__", "")
-        if name in _READS and any(self._computes(a) for a in args if isinstance(a, Tensor)):
-            raise ValueReadError(
+        read = [a for a in args if isinstance(a, Tensor) and self._computes(a)]
+        if name in _READS and read:
+            error = ValueReadError(
                 f"export: the program asks for a value of a tensor (by {name}), and may take "
                 "another way for other inputs; use tangrad.cond or tangrad.where, or compute the "
                 "value outside of the module"
             )
+            error.op, error.dtype, place = name, read[0].dtype.name, self.place()
+            error.module = next((p for p, _ in reversed(place["nn_module_stack"].values())), "")
+            error.where = place["where"]
+            raise error
 
     def _computes(self, t: Tensor) -> bool:
         """Return whether a tensor is one of the graph."""
