@@ -106,6 +106,24 @@ def test_notebooks_are_read_without_their_commands(tmp_path) -> None:
     assert set(report.names) == {"torch", "torch.zeros"}
 
 
+def test_lines_of_notebooks_that_are_not_python_are_passed_over(tmp_path) -> None:
+    lines = ["import torch", "found = !ls", "files = %pwd", "torch.zeros?", "?torch", "torch.on*??"]
+    lines += ["if found:", "    !ls", "x = torch.ones(2) % 2 if found else 3 != 4"]
+    cells = [{"cell_type": "code", "source": "\n".join(lines)}]
+    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": cells, "nbformat": 4}))
+    report = check([tmp_path])
+    assert not report.unread
+    assert set(report.names) == {"torch", "torch.ones"}
+    assert rendered(report).startswith("1 file uses 2 names of PyTorch; 2 are here")
+
+
+def test_a_placeholder_is_named_once(tmp_path) -> None:
+    (tmp_path / "a.py").write_text("import torch\ntorch.nested.nested_tensor([])\n")
+    told = rendered(check([tmp_path]))
+    assert ".." not in told
+    assert "'tangrad.nested'" in told
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [

@@ -81,7 +81,7 @@ def missing_message(name: str, attr: str = "", wanted: str = "") -> str:
     """Return why `tangrad.<name>`, or something in it, is not there, and what to install."""
     from tangrad.discovery.discovery import version_of
 
-    wanted = wanted or f"'{PREFIX}{name}.{attr}'".replace(".'", "'")
+    wanted = wanted or f"'{'.'.join(filter(None, (ROOT, name, attr)))}'"
     package = rows().get(name, {}).get("package")
     # One that `tangrad` requires, which is not installed with the core alone.
     if package and version_of(f"{ROOT}-{package}") is None:

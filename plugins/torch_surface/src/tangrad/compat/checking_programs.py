@@ -122,6 +122,10 @@ def _read(file: Path, report: Report) -> None:
             into.setdefault(name, []).extend(f"{file}:{line}" for line in lines)
 
 
+# Lines of a notebook that are not Python: `%magic`, `!command`, `found = !command`, `what?`.
+_OF_IPYTHON = re.compile(r"^(\s*)(?:[%!?].*|[\w.]+\s*=\s*[%!].*|[\w.*]+\?{1,2}\s*)$")
+
+
 def _source_of(file: Path) -> str:
     """Return a file's Python; of a notebook its cells, without the lines that are not Python.
 
@@ -137,7 +141,7 @@ def _source_of(file: Path) -> str:
     except (KeyError, TypeError) as error:
         raise ValueError(f"no notebook of version 4: {error!r}") from None
     lines = "\n".join(one for one in code if not one.startswith("%%")).splitlines()
-    return "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in lines)
+    return "\n".join(_OF_IPYTHON.sub(r"\1pass", line) for line in lines)
 
 
 def _look_at_packages(report: Report, local: set[str]) -> None:
@@ -186,7 +190,9 @@ def _is_absent(distribution: str) -> bool:
 def rendered(report: Report) -> str:
     """Return a report as text."""
     works = len(report.of("works"))
-    lines = [f"{report.files} files use {len(report.names)} names of PyTorch; {works} are here"]
+    files = "1 file uses" if report.files == 1 else f"{report.files} files use"
+    names = "1 name" if len(report.names) == 1 else f"{len(report.names)} names"
+    lines = [f"{files} {names} of PyTorch; {works} {'is' if works == 1 else 'are'} here"]
     lines += _section(
         "Missing: raise AttributeError or ImportError where the program comes to them",
         [(name, "", report.names[name]) for name in report.of("missing")],
