@@ -117,3 +117,12 @@ def test_without_matplotlib_its_extra_is_named(monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.pyplot", None)
     with pytest.raises(RuntimeError, match=r"pip install tangrad-display\[plot\]"):
         tangrad.plot.curves({"a": [1.0]})
+
+
+def test_the_namespaces_are_imported_as_modules() -> None:
+    import tangrad.display as display
+    import tangrad.plot as plot
+    from tangrad.plot import curves
+
+    assert (display, plot) == (tangrad.display, tangrad.plot)
+    assert curves is tangrad.plot.curves
