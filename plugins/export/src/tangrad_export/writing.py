@@ -47,10 +47,10 @@ def write_files(files: Mapping[Path, bytes]) -> None:
             placed.append(path)
             os.replace(new[path], path)
     except BaseException as error:
-        if isinstance(error, OSError) and error.errno:
-            # A full disk does not say which file; others name the one that is to take its place.
-            if error.filename is None or Path(error.filename) in new.values():
-                error.filename = str(path)
+        # A full disk does not say which file; others name the one that is to take its place.
+        unnamed = isinstance(error, OSError) and error.errno
+        if unnamed and (error.filename is None or Path(error.filename) in new.values()):
+            error.filename = str(path)
         for path in placed:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
