@@ -245,6 +245,37 @@ def test_the_batch_varies(tmp_path: Path) -> None:
     assert np.isnan(library.model_train_step(9, pointer(array(x)), pointer(array(y))))
 
 
+@pytest.mark.parametrize("name", ["adam", "adagrad"])
+def test_the_batch_of_a_network_with_statistics_varies(name: str, tmp_path: Path) -> None:
+    tangrad.manual_seed(2)
+    model, loss = network(), F.cross_entropy
+    optimizer = OPTIMIZERS[name](model.parameters())
+    sizes = (8, 3, 32, 1, 8)
+    batches = [(tangrad.randn(n, 1, 8, 8), tangrad.randint(0, 3, (n,))) for n in sizes]
+    x, y = batches[0]
+    library = loaded(
+        exported(
+            model,
+            (x,),
+            tmp_path,
+            training=True,
+            loss=loss,
+            targets=y,
+            optimizer=optimizer,
+            dynamic_shapes=({0: Dim("batch", min=1, max=32)},),
+        )
+    )
+    import ctypes
+
+    library.model_train_step.restype = ctypes.c_float
+    for x, y in batches:
+        mine = library.model_train_step(len(x), pointer(array(x)), pointer(array(y)))
+        (wanted,) = eager(model, optimizer, x, y, loss, 1)
+        assert abs(mine - wanted) < 1e-4
+    found = weight_of(library, "1.running_var")
+    np.testing.assert_allclose(found, array(model[1].running_var), rtol=1e-5)
+
+
 def test_a_loss_of_no_parameter_is_refused(tmp_path: Path) -> None:
     model = nn.Linear(3, 2)
     optimizer = optim.SGD(model.parameters(), 0.1)

@@ -81,7 +81,7 @@ def variants_of(
     elif every:
         conditions = [(_either(names, part), part) for part in groups.values()]
     else:
-        conditions = _by_ones(names, points, made, list(groups.values()))
+        conditions = _by_ones([s.name for s in sizes], points, made, list(groups.values()))
     variants = []
     for condition, part in conditions:
         variants.append(_variant(condition, names, part, made, sizes, every))
@@ -116,11 +116,15 @@ def _either(names: Sequence[str], points: Sequence[Point]) -> str:
 def _by_ones(
     names: Sequence[str], points: Sequence[Point], made: Any, groups: list[list[Point]]
 ) -> list[tuple[str, list[Point]]]:
-    """Return the points by which sizes are 1, or 2, where programs take other ways."""
+    """Return the points by which sizes are 1, or 2, where programs take other ways.
+
+    What changes from call to call stands behind the sizes in a point, and tells no ways apart.
+    """
     for special in ((1,), (0, 1), (1, 2), (0, 1, 2)):
         found: dict[Any, list[Point]] = {}
         for point in points:
-            found.setdefault(tuple(v if v in special else -1 for v in point), []).append(point)
+            sizes = point[: len(names)]
+            found.setdefault(tuple(v if v in special else -1 for v in sizes), []).append(point)
         if all(len({structure(made[p]) for p in part}) == 1 for part in found.values()):
             conditions = []
             for pattern, part in sorted(found.items(), key=lambda pair: pair[0].count(-1)):
@@ -210,6 +214,11 @@ def fitted(names: Sequence[str], points: Sequence[Point], values: list[Any], eve
         whole = [round(p) for p in parts]
         if all(w and over / w == v for w, v in zip(whole, values, strict=True)):
             return f"({float(over)!r} / ({fitted(names, points, whole, every)}))"
+    # n / (n - 1), by which a variance is no longer biased.
+    counts = [round(v / (v - 1)) if v > 1 else 0 for v in values]
+    if all(n > 1 and n / (n - 1) == v for n, v in zip(counts, values, strict=True)):
+        count = f"(double)({fitted(names, points, counts, every)})"
+        return f"({count} / ({count} - 1))"
     raise ValueError(f"{values[:4]} at {list(points[:4])}")
 
 
