@@ -188,6 +188,32 @@ def test_batches_of_matrices_vary(most: tuple[int, int], tmp_path: Path) -> None
         np.testing.assert_allclose(out, model(x).detach().numpy(), atol=1e-5)
 
 
+WIDE = {
+    "bicubic": lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"),
+    "pools": lambda x: F.max_pool2d(F.adaptive_avg_pool2d(x, 3), 2, return_indices=True),
+    "index": lambda x: x[:, [0, 1, 1]],
+    "losses": lambda x: F.cross_entropy(x[:, :, 0, 0], x[:, 0, 0, 0].long() * 0),
+    "folds": lambda x: (x.var(), x.norm(), x.prod(0), x.logsumexp(0), x.mean((0, 2, 3))),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_a_batch_that_varies_widely(name: str, tmp_path: Path) -> None:
+    x = tangrad.rand(3, 2, 4, 5)
+    batch = Dim("batch", min=1, max=50)
+    source = exported(WIDE[name], (x,), tmp_path, dynamic_shapes=({0: batch},))
+    self_tested(source)
+    library = loaded(source)
+    for size in (1, 2, 17, 50):
+        x = tangrad.rand(size, 2, 4, 5)
+        wanted = WIDE[name](x)
+        wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+        outs = [np.zeros(tuple(w.shape), w.numpy().dtype) for w in wanted]
+        assert library.model_run(size, pointer(array(x)), *map(pointer, outs)) == 0
+        for out, want in zip(outs, wanted, strict=True):
+            np.testing.assert_allclose(out, want.numpy(), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["i", "k", "g", "out", "x", "arena", "int"])
 def test_a_size_may_be_called_as_variables_are(name: str, tmp_path: Path) -> None:
     batch = Dim(name, min=1, max=3)

@@ -190,6 +190,29 @@ def fitted(names: Sequence[str], points: Sequence[Point], values: list[Any], eve
     Raises:
         ValueError: no formula gives all values.
     """
+    try:
+        return _one_formula(names, points, values, every)
+    except ValueError:
+        for k, name in enumerate(names):
+            ones = [p[k] == 1 for p in points]
+            if name in CHANGING or not any(ones) or all(ones):
+                continue
+            # As strides of a dimension of one element are, which nothing looks at.
+            sides = [
+                (
+                    [p for p, o in zip(points, ones, strict=True) if o is side],
+                    [v for v, o in zip(values, ones, strict=True) if o is side],
+                )
+                for side in (True, False)
+            ]
+            one, more = (fitted(names, part, found, every) for part, found in sides)
+            return f"({name} == 1 ? {one} : {more})"
+        raise
+
+
+def _one_formula(
+    names: Sequence[str], points: Sequence[Point], values: list[Any], every: bool
+) -> Number:
     first = values[0]
     if all(v == first or (v != v and first != first) for v in values):
         return first

@@ -128,8 +128,12 @@ class Driver(CompilingDriver):
             recording.ref_or_none(address, dtype)
             for address, (dtype, _) in zip(buffers, template.buffers, strict=True)
         ]
+        # Which report it is does not count here, where a message may have sizes that vary.
+        titles = [title for _, title, count in template.numbers for _ in range(count or 1)]
         codes = "".join(f"{count or 1}{_CODES[kind]}" for kind, _, count in template.numbers)
-        recording.add(Call(template, source, refs, struct.unpack(f"={codes}", numbers)))
+        given = zip(titles, struct.unpack(f"={codes}", numbers), strict=True)
+        numbers_of_call = [1 if title == "site" else value for title, value in given]
+        recording.add(Call(template, source, refs, numbers_of_call))
 
     def error_cell(self, index: int) -> tuple[int, int]:
         """Return the place of the cell that kernels report to."""
