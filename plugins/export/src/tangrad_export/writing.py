@@ -48,8 +48,11 @@ def write_files(files: Mapping[Path, bytes]) -> None:
             os.replace(new[path], path)
     except BaseException as error:
         # A full disk does not say which file; others name the one that is to take its place.
-        unnamed = isinstance(error, OSError) and error.errno
-        if unnamed and (error.filename is None or Path(error.filename) in new.values()):
+        if (
+            isinstance(error, OSError)
+            and error.errno
+            and (error.filename is None or Path(error.filename) in new.values())
+        ):
             error.filename = str(path)
         for path in placed:
             with contextlib.suppress(OSError):
