@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextvars
 import datetime
 import functools
 import os
@@ -17,6 +18,7 @@ import pytest
 
 import tangrad
 from tangrad import nn
+from tangrad_jit.capture import guarded_state
 from tangrad_jit.capture.errors import CaptureError
 
 CONFIG = types.ModuleType("outside_config")
@@ -230,6 +232,26 @@ def patched_function_of_the_library():
     )
 
 
+def variable_of_the_context():
+    held = contextvars.ContextVar("scale")
+    held.set(2.0)
+    return (lambda x: x * held.get()), lambda: held.set(3.0)
+
+
+def method_in_c_of_a_base():
+    class Named(dict):
+        def get(self, name):
+            return super().get(name)
+
+    held = Named(scale=2.0)
+    return (lambda x: x * held.get("scale")), lambda: held.update(scale=3.0)
+
+
+def class_that_nobody_asked():
+    kind = type("Untouched", (), {})
+    return (lambda x: x * (3 if "scale" in vars(kind) else 2)), lambda: setattr(kind, "scale", 0)
+
+
 CHANGES = [
     *(class_attribute, attribute_of_a_base, attribute_of_a_function, attribute_of_a_helper),
     *(default, keyword_default, order_of_an_ordered_dict, attribute_of_a_dict, member_of_a_set),
@@ -237,7 +259,8 @@ CHANGES = [
     *(module_in_a_dict, module_imported_inside, name_imported_inside, function_for_a_type),
     *(name_of_a_module_by_getattr, global_that_was_not_there, variable_of_the_thread),
     *(variable_of_the_environment, target_of_a_weak_reference, emptied_cache),
-    patched_function_of_the_library,
+    *(patched_function_of_the_library, variable_of_the_context, method_in_c_of_a_base),
+    class_that_nobody_asked,
 ]
 
 
@@ -253,6 +276,30 @@ def test_a_change_of_what_a_program_reads_is_seen(case):
     assert not function(x).equal(before)
     for _ in range(2):
         assert fast(x).equal(function(x))
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_names_that_lead_too_far_are_those_of_what_runs(monkeypatch, fullgraph):
+    monkeypatch.setattr(guarded_state, "_NAMES", 200)
+    CONFIG.scale = 2.0
+
+    def never(x):
+        return [sys.modules[name] for name in sorted(sys.modules)]
+
+    def program(x, far=False):
+        return never(x) if far else x * CONFIG.scale
+
+    fast, x = (
+        tangrad.compile(program, fullgraph=fullgraph, options={"measure": False}),
+        tangrad.ones(3),
+    )
+    for _ in range(3):
+        assert fast(x).equal(program(x))
+    assert "what the function executes" in fast.compiled.events[0]
+    assert fast.compiled.executables
+    CONFIG.scale = 3.0
+    for _ in range(2):
+        assert fast(x).equal(program(x))
 
 
 @pytest.mark.parametrize(

@@ -566,6 +566,18 @@ cdef class ThreadGuard(Guard):
         return DictGuard(self.path, dict(self.held.__dict__)).fits(self.names)
 
 
+cdef class ContextGuard(Guard):
+    """A context variable is, in the context that asks, what it was in that of the run."""
+    cdef readonly object value
+    cdef object held
+
+    def __init__(self, str path, held):
+        self.path, self.held, self.value = path, held, held.get(None)
+
+    cdef bint holds(self):
+        return same(self.held.get(None), self.value)
+
+
 cdef class SlotGuard(Guard):
     """An attribute that is no entry of a dict is what it was."""
     cdef object held, value

@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 import threading
+from contextvars import ContextVar
 from functools import lru_cache
 from types import CodeType, FunctionType, NoneType
 from typing import Any
@@ -421,6 +422,8 @@ def _why_not(function: Any, within: bool = False) -> str | None:
     if top in ("builtins", "collections", "_collections", "functools", "itertools", "operator"):
         return None
     if top.startswith("tangrad") or (isinstance(owner, type) and top in _PURE):
+        return None
+    if kind is ContextVar and name == "get":  # its value is guarded
         return None
     if any(k.__module__.startswith("tangrad") for k in kinds):
         return None

@@ -7,6 +7,7 @@ that; what is left is guarded.
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import re
 import sys
@@ -23,6 +24,7 @@ from tangrad_jit._guards import (
     CacheGuard,
     CellGuard,
     ClassGuard,
+    ContextGuard,
     DictGuard,
     EntryGuard,
     FunctionGuard,
@@ -87,7 +89,7 @@ _HOOKS_OF_ALL = (
 _Cached = type(functools.lru_cache(len))
 _CONTAINERS = (
     *(dict, list, tuple, set, frozenset, types.MappingProxyType, OrderedDict, defaultdict),
-    *(weakref.ref, threading.local),
+    *(weakref.ref, threading.local, contextvars.ContextVar),
 )
 # Kinds whose elements are read without a call, and stand in no attribute, by module and name.
 _ELEMENTS = frozenset(
@@ -186,6 +188,10 @@ class GuardedState:
         if isinstance(held, weakref.ref):
             self.guards.append(ReferenceGuard(path, held))
             return [(held(), path)]
+        if isinstance(held, contextvars.ContextVar):
+            in_context = ContextGuard(path, held)
+            self.guards.append(in_context)
+            return [(in_context.value, path)]
         if isinstance(held, threading.local):
             self.guards.append(ThreadGuard(path, held))
             return [(value, f"{path}.{name}") for name, value in vars(held).items()]
