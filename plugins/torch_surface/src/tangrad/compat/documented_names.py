@@ -33,7 +33,7 @@ SECTIONS: dict[str, str] = {
         "backends.cudnn.enabled cpu cuda.CUDAGraph"
     ),
     "beyond-pytorch": "utils.data.DataLoader",
-    "tools": "Tensor.mm hub.load mm ops.aten ops.aten.mm.default",
+    "tools": "Tensor.mm hub.load load mm ops.aten ops.aten.mm.default",
     "text": "Size float32",
     "overriding": (
         "Tensor.__getitem__ Tensor.add Tensor.shape.__get__ add nn.functional.relu ops.aten.add"
