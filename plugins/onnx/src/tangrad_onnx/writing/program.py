@@ -254,8 +254,8 @@ class _Model:
         if not (isinstance(found, tuple) and len(found) == 2):
             raise UnsupportedOperatorError("complex numbers are no inputs of a file")
         dtype = real_dtype(meta.dtype)
-        names = tuple(map(str, found))
-        return Pair(*(Value(n, dtype, meta.ndim, self._sizes_of(node, n)) for n in names))
+        both = tuple(map(str, found))
+        return Pair(*(Value(n, dtype, meta.ndim, self._sizes_of(node, n)) for n in both))
 
     def _sizes_of(self, node: Any, name: str | None) -> tuple[Any, ...]:
         return self.w.sizes_of(name, node.meta["val"], node.meta.get("varying", ()))

@@ -73,6 +73,7 @@ def _resized(
 ) -> str:
     """Resize along some of the dimensions behind the first two."""
     rank = len(scales)
+    given: tuple[str | None, str | None]
     if sizes is None:
         factors = [scales[axis] if axis in axes else 1 for axis in range(rank)]
         given = w.constant(np.array([1, 1, *factors], np.float32)), None
