@@ -278,6 +278,17 @@ def test_a_change_of_what_a_program_reads_is_seen(case):
         assert fast(x).equal(function(x))
 
 
+def test_a_run_that_tells_what_it_executes_may_be_no_graph(monkeypatch):
+    monkeypatch.setattr(guarded_state, "_NAMES", 200)
+
+    def program(x, far=False):
+        return [*sys.modules.values()] if far else x[x.nonzero().flatten()] * 2
+
+    fast, x = tangrad.compile(program), tangrad.tensor([1.0, 0.0, 3.0])
+    for _ in range(4):
+        assert fast(x).equal(program(x))
+
+
 @pytest.mark.parametrize("fullgraph", [False, True])
 def test_names_that_lead_too_far_are_those_of_what_runs(monkeypatch, fullgraph):
     monkeypatch.setattr(guarded_state, "_NAMES", 200)

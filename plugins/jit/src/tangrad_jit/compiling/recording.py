@@ -136,9 +136,12 @@ def record(
     try:
         session = _Session(function, args, kwargs, strict, known, name)
     except GuardError as error:
-        if known:
+        if known and strict:
             raise
-        return _learned(function, args, kwargs, name, error)
+        recording = _learned(function, args, kwargs, name)
+        told = f"the run was to tell what the function executes: {error}"
+        recording.failure = error if known else Unsettled(told)
+        return recording
     session.choose(varying, fixed)
     if sizes:
         session.follow_sizes()
@@ -155,17 +158,17 @@ def record(
     return recording
 
 
-def _learned(function: Any, args: Any, kwargs: Any, name: str, why: GuardError) -> Recording:
+def _learned(function: Any, args: Any, kwargs: Any, name: str) -> Recording:
     """Run a function whose names lead too far, to learn which code it executes."""
     # Code counts as the program's while somebody records it.
     recorder = Recorder(name, lambda tensor: ("capture", "", tensor))
+    recorder.strict = False
     recording = Recording(recorder.graph)
     with CallWatch() as watch, traced_calls(recorder):
         recorder.watch = watch.filter
         recording.result = function(*args, **kwargs)
     recorder.forget()
     recording.executed = watch.executed
-    recording.failure = Unsettled(f"the run was to tell what the function executes: {why}")
     return recording
 
 
