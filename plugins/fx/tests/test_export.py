@@ -13,6 +13,7 @@ import pytest
 import tangrad
 from tangrad import Tensor, nn
 from tangrad.export import Dim, ExportedProgram, dims, export, load, save
+from tangrad.fx.experimental.proxy_tensor import make_fx
 
 
 class Net(nn.Module):
@@ -323,6 +324,26 @@ def test_parts_are_told_apart_that_arguments_are_written_like() -> None:
     program = export(model, (x,))
     assert tangrad.equal(program.module()(x), model(x))
     assert tangrad.equal(program.run_decompositions().module()(p_block1_0_weight=x), model(x))
+
+
+def test_a_tensor_given_twice_is_two_inputs() -> None:
+    class Apart(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(tangrad.ones(2))
+
+        def forward(self, a: Tensor, b: Tensor) -> Tensor:
+            return a - 2 * b + self.w
+
+    model, x, y = Apart(), tangrad.randn(3, 2), tangrad.randn(3, 2)
+    program = export(model, (x, x), dynamic_shapes=({0: Dim("n")}, {0: Dim("n")}))
+    assert tangrad.equal(program.module()(x[:2], y[:2]), model(x[:2], y[:2]))
+    lowered = export(model, (x, x)).run_decompositions()
+    assert tangrad.equal(lowered.module()(x, y), model(x, y))
+    with_weight = export(model, (model.w, model.w))
+    assert tangrad.equal(with_weight.module()(x[0], y[0]), model(x[0], y[0]))
+    traced = make_fx(lambda a, b: a - 2 * b)(x, x)
+    assert tangrad.equal(traced(x, y), x - 2 * y)
 
 
 def test_a_buffer_of_another_shape_is_named() -> None:

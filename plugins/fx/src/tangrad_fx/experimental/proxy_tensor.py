@@ -13,6 +13,7 @@ from tangrad.nn import Module
 from tangrad.plugin import bind_arguments, traced_calls
 from tangrad.utils import _pytree
 from tangrad.utils._python_dispatch import TorchDispatchMode
+from tangrad_fx.arguments import told_apart
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule, _assign_attr
 from tangrad_fx.node import Argument, Node
@@ -300,6 +301,7 @@ def make_fx(
         tracer.record_stack_traces = record_stack_traces
         mode = ProxyTorchDispatchMode(tracer, tracing_mode, decomposition_table)
         leaves, spec = _pytree.tree_flatten(args)
+        leaves = told_apart(leaves)
         for k, leaf in enumerate(leaves):
             proxy = tracer.create_proxy("placeholder", f"arg{k}_1", (), {})
             if isinstance(leaf, tangrad.Tensor):

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import tangrad
 from tangrad import Tensor
 from tangrad.utils import _pytree
+from tangrad_fx.arguments import told_apart
 from tangrad_fx.experimental.proxy_tensor import ProxyTorchDispatchMode, PythonKeyTracer
 from tangrad_fx.export import sizes as varying
 from tangrad_fx.export.dynamic_shapes import Size
@@ -165,7 +166,7 @@ class Lowering:
         Args:
             sizes: {(leaf, dimension): size}.
         """
-        leaves = list(self.leaves)
+        leaves = told_apart(self.leaves, self.leaves)  # nor are they what the program holds
         for (leaf, dim), size in sizes.items():
             leaves[leaf] = varying.resized(leaves[leaf], dim, size)
         with tangrad.random.fork_rng(devices=[]), tangrad.no_grad():

@@ -21,6 +21,7 @@ from tangrad.nn.modules.module import (
 from tangrad.overrides import TorchFunctionMode
 from tangrad.plugin import components, keeping_branches, level_of, traced_calls
 from tangrad.utils import _pytree
+from tangrad_fx.arguments import told_apart
 from tangrad_fx.export import control_flow
 from tangrad_fx.export.graph_signature import (
     ConstantArgument,
@@ -460,9 +461,11 @@ def trace(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], names: 
         recorder.lift(InputKind.BUFFER, path, buffer, path in persistent)
         if path not in persistent:
             recorder.constants[path] = buffer
-    leaves = _pytree.tree_leaves((args, kwargs))
+    leaves, in_spec = _pytree.tree_flatten((args, kwargs))
+    leaves = told_apart(leaves, [*module.parameters(), *module.buffers()])
     for name, leaf in zip(names, leaves, strict=True):
         recorder.argument(name, leaf)
+    args, kwargs = _pytree.tree_unflatten(leaves, in_spec)
     with _left_as_they_were(module, buffers, recorder), tangrad.random.fork_rng(devices=[]):
         noted = _noted_modules(recorder, module)
         with noted, traced_calls(recorder.outside), keeping_branches(), recorder:
