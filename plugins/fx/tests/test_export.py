@@ -326,6 +326,32 @@ def test_parts_are_told_apart_that_arguments_are_written_like() -> None:
     assert tangrad.equal(program.run_decompositions().module()(p_block1_0_weight=x), model(x))
 
 
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        lambda n: {"first": {0: n}, "xs": ({0: n}, {0: n}), "more": {"z": {0: n}}},
+        lambda n: {"first": {0: n}, "xs_0": {0: n}, "xs_1": {0: n}, "z": {0: n}},
+        lambda n: ({0: n}, ({0: n}, {0: n}), {"z": {0: n}}),
+        lambda n: ({0: n}, {0: n}, {0: n}, {0: n}),
+    ],
+)
+def test_shapes_of_arguments_in_any_number(shapes: Any) -> None:
+    class Many(nn.Module):
+        def forward(self, first: Tensor, *xs: Tensor, **more: Tensor) -> Tensor:
+            return first + xs[0] * xs[1] - more["z"]
+
+    def given(rows: int) -> Any:
+        *several, last = (tangrad.randn(rows, 2) for _ in range(4))
+        return tuple(several), {"z": last}
+
+    args, kwargs = given(3)
+    program = export(Many(), args, kwargs, dynamic_shapes=shapes(Dim("n")))
+    args, kwargs = given(5)
+    assert tangrad.equal(program.module()(*args, **kwargs), Many()(*args, **kwargs))
+    with pytest.raises(ValueError, match="1 given for the 2 arguments of 'xs'"):
+        export(Many(), args, kwargs, dynamic_shapes={"xs": (None,)})
+
+
 def test_a_tensor_given_twice_is_two_inputs() -> None:
     class Apart(nn.Module):
         def __init__(self) -> None:

@@ -173,27 +173,21 @@ class Size(NamedTuple):
     places: list[Place]
 
 
-def varying_sizes(named: dict[str, Any], dynamic_shapes: Any) -> list[Size]:
+def varying_sizes(named: dict[str, Any], dynamic_shapes: Mapping[str, Any] | None) -> list[Size]:
     """Return the sizes that may vary in inputs.
 
     Dimensions with hints that are equal in the example count as one size.
 
     Args:
         named: {argument: value}, values nested.
-        dynamic_shapes: {argument: shapes} or one for each argument; the shapes of a tensor are
-            None, {dimension: Dim or hint}, or a sequence with one for each dimension.
+        dynamic_shapes: {argument: shapes}; the shapes of a tensor are None, {dimension: Dim or
+            hint}, or a sequence with one for each dimension.
 
     Raises:
         ValueError: the shapes do not fit the arguments.
     """
     if dynamic_shapes is None:
         return []
-    if not isinstance(dynamic_shapes, Mapping):
-        if len(dynamic_shapes) > len(named):
-            raise ValueError(
-                f"dynamic_shapes: {len(dynamic_shapes)} given for the arguments {list(named)}"
-            )
-        dynamic_shapes = dict(zip(named, dynamic_shapes, strict=False))
     unknown = [name for name in dynamic_shapes if name not in named]
     if unknown:
         raise ValueError(f"dynamic_shapes: there are no arguments {unknown}, only {list(named)}")

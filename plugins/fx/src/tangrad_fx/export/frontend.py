@@ -11,7 +11,7 @@ from tangrad_fx.export import sizes as varying
 from tangrad_fx.export.dynamic_shapes import Size, varying_sizes
 from tangrad_fx.export.exported_program import ExportedProgram
 from tangrad_fx.export.generalizing import RAISED, generalize
-from tangrad_fx.export.named_arguments import by_name
+from tangrad_fx.export.named_arguments import by_name, shapes_by_name
 from tangrad_fx.export.shape_collections import AdditionalInputs, ShapesCollection
 from tangrad_fx.export.tracing import Trace, trace
 
@@ -59,6 +59,8 @@ def export(
     named = by_name(mod, args, dict(kwargs or {}))
     if isinstance(dynamic_shapes, (ShapesCollection, AdditionalInputs)):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
+    if dynamic_shapes is not None:
+        dynamic_shapes = shapes_by_name(mod, args, dict(kwargs or {}), dynamic_shapes)
     wanted = varying_sizes(named, dynamic_shapes)
     call = _Call(mod, args, dict(kwargs or {}), named)
     base = call.run({})
