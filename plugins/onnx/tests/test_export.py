@@ -120,6 +120,17 @@ def test_declared_axes_vary_whatever_the_examples_size(size: int) -> None:
         assert result.shape == shape
 
 
+def test_names_stand_for_dims() -> None:
+    class Joined(nn.Module):
+        def forward(self, a: Any, b: Any) -> Any:
+            return tangrad.cat([a, b]) + a[:1]
+
+    shapes = {"a": {0: "batch"}, "b": ("other", None)}
+    program = export(Joined(), tangrad.randn(1, 2), tangrad.randn(4, 2), dynamic_shapes=shapes)
+    declared = [i.type.tensor_type.shape.dim[0].dim_param for i in program.model_proto.graph.input]
+    assert declared == ["batch", "other"]
+
+
 def test_dynamic_axes_of_the_older_exporter() -> None:
     program = tangrad.onnx.export(
         nn.LSTM(3, 4, batch_first=True),

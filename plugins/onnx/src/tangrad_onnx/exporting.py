@@ -74,7 +74,7 @@ def export(
         dynamo: with False the result is None, as that of PyTorch's older exporter, and a module
             that asks for values of tensors is traced: they are constants of the model.
         external_data: whether weights of more than 2 GB go into a file of their own.
-        dynamic_shapes: as `tangrad.export.export` takes them.
+        dynamic_shapes: as `tangrad.export.export` takes them; a name may stand for a `Dim`.
         custom_translation_table: {op: form}; a form takes the graph that is written and the
             arguments of the call, and returns the name of the result: `g.op("Relu", x.name)`.
         report: write `onnx_export_report.md` into `artifacts_dir`.
@@ -161,6 +161,7 @@ def _program(
     if dynamic_shapes is None and dynamic_axes:
         dynamic_shapes = _shapes(args, kwargs or {}, dynamic_axes, list(input_names or ()))
     if dynamic_shapes is not None:
+        dynamic_shapes = _with_dims(dynamic_shapes, {})
         args, kwargs = _enlarged(args, kwargs, dynamic_shapes)
     try:
         return exported(model, args, kwargs, dynamic_shapes=dynamic_shapes)
@@ -198,6 +199,17 @@ def _larger(value: Any, declared: Any) -> Any:
         if varies and value.shape[axis] == 1 and (most is None or most >= _SEVERAL):
             value = tangrad.cat([value] * _SEVERAL, axis)
     return value
+
+
+def _with_dims(shapes: Any, dims: dict[str, Any]) -> Any:
+    """Return shapes with a `Dim` for each name."""
+    if isinstance(shapes, str):
+        return dims.setdefault(shapes, Dim(shapes))
+    if isinstance(shapes, dict):
+        return {key: _with_dims(part, dims) for key, part in shapes.items()}
+    if isinstance(shapes, (tuple, list)):
+        return type(shapes)([_with_dims(part, dims) for part in shapes])
+    return shapes
 
 
 def _takes(model: Module, count: int) -> bool:
