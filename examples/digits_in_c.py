@@ -2,6 +2,9 @@
 
 pip install "tangrad[cpu,export]"
 python examples/digits_in_c.py --out digits_c
+
+With `--board` it also runs on a Cortex-M3, emulated by qemu (Debian's gcc-arm-none-eabi,
+libnewlib-arm-none-eabi and qemu-system-arm).
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ import tangrad
 from tangrad import nn
 
 CLASSES, SIDE = 10, 8
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror")
+BOARD = Path(__file__).parent / "cortex_m3"
 
 
 def digits(count: int, seed: int) -> tuple[tangrad.Tensor, tangrad.Tensor]:
@@ -53,11 +58,29 @@ def module_of(path: Path) -> Any:
     return module
 
 
+def run_on_board(source: Path) -> str:
+    """Compile a file for a Cortex-M3 and return what its self-test prints in the emulator."""
+    target = source.with_suffix(".elf")
+    subprocess.run(
+        [
+            *("arm-none-eabi-gcc", *STRICT, "-mcpu=cortex-m3", "-mthumb", "-Os"),
+            *("-ffunction-sections", "-Wl,--gc-sections", "--specs=rdimon.specs"),
+            *("-DTANGRAD_SELF_TEST", f"-T{BOARD / 'layout.ld'}", str(BOARD / "startup.c")),
+            *(str(source), "-o", str(target), "-lm"),
+        ],
+        check=True,
+    )
+    emulator = ["qemu-system-arm", "-M", "lm3s6965evb", "-nographic", "-semihosting"]
+    command = [*emulator, "-kernel", str(target)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
 def main(arguments: Sequence[str] | None = None) -> tuple[list[float], list[float]]:
     """Run the example and return the losses of the steps in C and of eager's."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("digits_c"))
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--board", action="store_true", help="run on an emulated Cortex-M3, too")
     options = parser.parse_args(arguments)
     tangrad.manual_seed(0)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -72,13 +95,15 @@ def main(arguments: Sequence[str] | None = None) -> tuple[list[float], list[floa
 
     source = options.out / "digits.c"
     print(tangrad.export.c(model, (x[:1],), source))
-    command = ["cc", "-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-O2"]
+    command = ["cc", *STRICT, "-O2"]
     program = options.out / "digits"
     subprocess.run(
         [*command, "-DTANGRAD_SELF_TEST", str(source), "-o", str(program), "-lm"], check=True
     )
     print(subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout)
 
+    if options.board:
+        print(f"on a Cortex-M3: {run_on_board(source)}")
     learner = options.out / "learner"
     tangrad.export.library(model, (x,), learner, **training)
     made = module_of(learner)

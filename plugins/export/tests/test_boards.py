@@ -23,23 +23,7 @@ LINUX = {
 }
 CORTEX = ("arm-none-eabi-gcc", "qemu-system-arm")
 
-_STARTUP = """
-typedef void (*entry)(void);
-extern void _start(void);
-__attribute__((section(".vectors"), used)) static const entry vectors[2] = {
-    (entry)0x20010000, _start};
-"""
-_LAYOUT = """
-MEMORY { FLASH (rx) : ORIGIN = 0, LENGTH = 256K  RAM (rwx) : ORIGIN = 0x20000000, LENGTH = 64K }
-SECTIONS {
-    .text : { KEEP(*(.vectors)) *(.text*) KEEP(*(.init)) KEEP(*(.fini)) *(.rodata*) } > FLASH
-    .ARM.exidx : { *(.ARM.exidx*) } > FLASH
-    .init_array : { KEEP(*(.preinit_array)) KEEP(*(.init_array*)) KEEP(*(.fini_array*)) } > FLASH
-    .data : { *(.data*) } > RAM
-    .bss : { __bss_start__ = .; *(.bss*) *(COMMON) __bss_end__ = .; } > RAM
-    end = .; __end__ = .;
-}
-"""
+BOARD = Path(__file__).resolve().parents[3] / "examples" / "cortex_m3"
 
 
 def needs(*tools: str) -> None:
@@ -89,12 +73,11 @@ def test_a_network_of_digits_runs_on_a_cortex_m3(tmp_path: Path) -> None:
     source = exported(digits_network(), (tangrad.randn(1, 1, 8, 8),), tmp_path)
     (found,) = re.findall(r"MODEL_ARENA_BYTES (\d+)", (tmp_path / "model.h").read_text())
     assert int(found) <= 32 << 10
-    startup, layout, target = (tmp_path / n for n in ("startup.c", "layout.ld", "digits.elf"))
-    startup.write_text(_STARTUP)
-    layout.write_text(_LAYOUT)
+    target = tmp_path / "digits.elf"
     command = ["arm-none-eabi-gcc", *STRICT, "-mcpu=cortex-m3", "-mthumb", "-Os"]
     command += ["-DTANGRAD_SELF_TEST", "-ffunction-sections", "-Wl,--gc-sections"]
-    command += ["--specs=rdimon.specs", f"-T{layout}", str(startup), str(source)]
+    command += ["--specs=rdimon.specs", f"-T{BOARD / 'layout.ld'}"]
+    command += [str(BOARD / "startup.c"), str(source)]
     said = subprocess.run(
         [*command, "-o", str(target), "-lm"], capture_output=True, text=True, check=False
     )
