@@ -22,6 +22,7 @@ LINUX = {
     "riscv64": ("riscv64-linux-gnu-gcc", ("-static",), "qemu-riscv64"),
 }
 CORTEX = ("arm-none-eabi-gcc", "qemu-system-arm")
+MACHINES = {"cortex-m3": "lm3s6965evb", "cortex-m4": "mps2-an386"}
 
 BOARD = Path(__file__).resolve().parents[3] / "examples" / "cortex_m3"
 
@@ -68,13 +69,14 @@ def test_a_network_runs_on_another_processor(name: str, tmp_path: Path) -> None:
     assert float(told([emulator, target]).split()[-1]) <= 1e-5
 
 
-def test_a_network_of_digits_runs_on_a_cortex_m3(tmp_path: Path) -> None:
+@pytest.mark.parametrize("processor", MACHINES)
+def test_a_network_of_digits_runs_on_a_board(processor: str, tmp_path: Path) -> None:
     needs(*CORTEX)
     source = exported(digits_network(), (tangrad.randn(1, 1, 8, 8),), tmp_path)
     (found,) = re.findall(r"MODEL_ARENA_BYTES (\d+)", (tmp_path / "model.h").read_text())
     assert int(found) <= 32 << 10
     target = tmp_path / "digits.elf"
-    command = ["arm-none-eabi-gcc", *STRICT, "-mcpu=cortex-m3", "-mthumb", "-Os"]
+    command = ["arm-none-eabi-gcc", *STRICT, f"-mcpu={processor}", "-mthumb", "-Os"]
     command += ["-DTANGRAD_SELF_TEST", "-ffunction-sections", "-Wl,--gc-sections"]
     command += ["--specs=rdimon.specs", f"-T{BOARD / 'layout.ld'}"]
     command += [str(BOARD / "startup.c"), str(source)]
@@ -82,5 +84,5 @@ def test_a_network_of_digits_runs_on_a_cortex_m3(tmp_path: Path) -> None:
         [*command, "-o", str(target), "-lm"], capture_output=True, text=True, check=False
     )
     assert said.returncode == 0, said.stderr[-2000:]
-    emulator = ["qemu-system-arm", "-M", "lm3s6965evb", "-nographic", "-semihosting"]
+    emulator = ["qemu-system-arm", "-M", MACHINES[processor], "-nographic", "-semihosting"]
     assert float(told([*emulator, "-kernel", str(target)]).split()[-1]) <= 1e-5
