@@ -39,7 +39,7 @@ def _given(arrays, declared, sizes):
         raise TypeError(f"expected {{len(declared)}} arrays, got {{len(arrays)}}")
     made = []
     for array, (name, dtype, shape) in zip(arrays, declared):
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")
         if array.dtype != dtype:
             raise TypeError(f"{{name}}: expected {{dtype}}, got {{array.dtype}}")
         if array.ndim != len(shape):

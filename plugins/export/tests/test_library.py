@@ -1,0 +1,77 @@
+"""`tangrad.export.library`: a shared library and the module beside it, which needs NumPy alone."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from compiling import needs_compiler
+
+import tangrad
+from tangrad import nn
+from tangrad.export import Dim
+
+
+class Called(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+def library(model: Any, example: Any, folder: Path, **options: Any) -> Any:
+    """Return the module of a library of a model or a function."""
+    needs_compiler()
+    place = folder / "made"
+    model = model if isinstance(model, nn.Module) else Called(model)
+    tangrad.export.library(model, example, place, **options)
+    spec = importlib.util.spec_from_file_location("made", place.with_suffix(".py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_numbers_and_strided_arrays_are_taken(tmp_path: Path) -> None:
+    made = library(lambda x, by: x * by, (tangrad.ones(2, 3), tangrad.tensor(2.0)), tmp_path)
+    x = np.arange(12, dtype=np.float32).reshape(2, 6)
+    for given in (x[:, :3], x[:, ::2], x[:, :3].T.copy().T):
+        assert (made.run(given, np.array(3, np.float32)) == 3 * given).all()
+        assert (made.run(given, np.float32(2)) == 2 * given).all()
+
+
+def test_sizes_are_those_of_the_arrays(tmp_path: Path) -> None:
+    rows = Dim("rows", max=5)
+    example = (tangrad.ones(2, 3), tangrad.ones(3))
+    made = library(
+        lambda x, y: (x + y, x.sum(0)), example, tmp_path, dynamic_shapes=({0: rows}, None)
+    )
+    x, y = np.ones((4, 3), np.float32), np.arange(3, dtype=np.float32)
+    both, total = made.run(x, y)
+    assert (both == x + y).all()
+    assert (total == 4).all()
+    with pytest.raises(ValueError, match="out of its bounds"):
+        made.run(np.ones((6, 3), np.float32), y)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ((np.ones((2, 3), np.float32),), TypeError, "expected 2 arrays, got 1"),
+        ((np.ones((2, 3)), np.ones(3, np.float32)), TypeError, "expected float32, got float64"),
+        ((np.ones(3, np.float32), np.ones(3, np.float32)), ValueError, "expected 2 dimensions"),
+        ((np.ones((2, 4), np.float32), np.ones(3, np.float32)), ValueError, "expected shape"),
+    ],
+)
+def test_other_arrays_are_refused(
+    given: Any, error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    made = library(lambda x, y: x + y, (tangrad.ones(2, 3), tangrad.ones(3)), tmp_path)
+    with pytest.raises(error, match=message):
+        made.run(*given)
