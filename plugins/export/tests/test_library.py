@@ -13,6 +13,7 @@ from compiling import needs_compiler
 import tangrad
 from tangrad import nn
 from tangrad.export import Dim
+from tangrad_export.errors import ExportError
 
 
 class Called(nn.Module):
@@ -58,6 +59,22 @@ def test_sizes_are_those_of_the_arrays(tmp_path: Path) -> None:
     assert (total == 4).all()
     with pytest.raises(ValueError, match="out of its bounds"):
         made.run(np.ones((6, 3), np.float32), y)
+
+
+def test_constants_that_are_made_of_sizes_are_those_of_each_size(tmp_path: Path) -> None:
+    """The places of elements are told by the sizes, which the library puts into a tensor."""
+
+    def program(x: Any) -> Any:
+        return tangrad.nonzero_static(x, size=4, fill_value=-1)
+
+    columns = Dim("columns", max=6)
+    example = (tangrad.ones(2, 3),)
+    made = library(program, example, tmp_path, dynamic_shapes=({1: columns},))
+    for count in (1, 2, 3, 5):
+        x = tangrad.arange(2.0 * count).reshape(2, count) % 3
+        assert made.run(x.numpy()).tolist() == program(x).tolist()
+    with pytest.raises(ExportError, match="at different sizes"):
+        library(program, example, tmp_path, dynamic_shapes=({1: Dim("columns", max=600)},))
 
 
 @pytest.mark.parametrize(

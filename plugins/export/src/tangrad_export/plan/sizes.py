@@ -89,7 +89,7 @@ def variants_of(
 
 
 def structure(steps: Sequence[Step]) -> Any:
-    """Return all of a program but its numbers."""
+    """Return all of a program but its numbers; what its constants hold is part of it."""
     order: dict[Buffer, int] = {}
     found = []
     for step in steps:
@@ -99,7 +99,8 @@ def structure(steps: Sequence[Step]) -> Any:
                 refs.append(None)
                 continue
             number = order.setdefault(ref.buffer, len(order))
-            refs.append((number, ref.buffer.kind, ref.buffer.name, ref.dtype))
+            held = ref.buffer.value if ref.buffer.kind == "constant" else None
+            refs.append((number, ref.buffer.kind, ref.buffer.name, ref.dtype, held))
         found.append((step.structure(), tuple(refs), len(step.numbers)))
     return tuple(found)
 
