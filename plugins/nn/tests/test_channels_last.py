@@ -255,7 +255,8 @@ def test_a_single_volume_may_lie_like_an_image():
         lambda x: F.adaptive_avg_pool3d(x, (2, 3, 2)),
         lambda x: F.adaptive_max_pool3d(x, 2),
     ):
-        assert tangrad.equal(pooled(volume), pooled(volume.contiguous()))
+        # Sums along dimensions are rounded otherwise than those of windows.
+        tangrad.testing.assert_close(pooled(volume), pooled(volume.contiguous()))
 
 
 def test_the_order_of_strides_is_told_alike_whether_or_not_a_program_is_recorded() -> None:

@@ -86,6 +86,7 @@ class _Recorder(TorchFunctionMode):
         self.outside = _Outside()
         self.specs: list[InputSpec] = []
         self.constants: dict[str, Tensor] = {}
+        self.named: set[str] = set()  # inputs
         self.first_argument: Node | None = None
         self.autocast = _autocast()
         self.gradients = tangrad.is_grad_enabled()
@@ -110,7 +111,9 @@ class _Recorder(TorchFunctionMode):
 
     def _input(self, name: str) -> Node:
         node = self.graph.placeholder(name)
-        node.target = node.name  # paths and arguments may be written alike
+        if name in self.named:  # paths and arguments may be written alike
+            node.target = node.name
+        self.named.add(str(node.target))
         return node
 
     def argument(self, name: str, value: Any) -> None:

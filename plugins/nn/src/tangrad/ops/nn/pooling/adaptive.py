@@ -248,7 +248,7 @@ def _adaptive_greatest(
         shape = (*lead, *wanted)
         places = input.new_zeros(shape, dtype=tangrad.int64)
         return _nothing(name, input, lead, wanted), places
-    if not return_indices and lies_last(input):
+    if not return_indices and lies_last(input, spatial):
         sizes = tuple(input.shape)[2:]
         if all(size % out == 0 for size, out in zip(sizes, wanted, strict=True)):
             # Windows of one size, which are pooled where channels lie.

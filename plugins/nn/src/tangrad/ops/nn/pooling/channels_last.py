@@ -15,10 +15,11 @@ from tangrad.plugin import Ints
 _MOST_TURNED = 4096
 
 
-def lies_last(input: Any) -> bool:
+def lies_last(input: Any, spatial: int) -> bool:
     """Whether a tensor is of images in the host's memory, channels last, that ops may see so."""
     return (
-        input.ndim == 4
+        spatial == 2
+        and input.ndim == 4
         and not input.is_contiguous()
         and plain_on_host(input)
         and ordered_channels_last(input)
@@ -32,7 +33,7 @@ def of_lines(input: Any, spatial: int) -> bool:
         input.ndim > spatial
         and plain_on_host(input)
         and all(type(n) is int for n in input.shape)
-        and (input.is_contiguous() or lies_last(input))
+        and (input.is_contiguous() or lies_last(input, spatial))
     )
 
 
@@ -92,7 +93,7 @@ def average_of_few(input: Any, *window: Any) -> Any:
     if own is None or input.is_contiguous():
         return own and own(input, *window)
     outs, kernel, stride, padding, divisor = window
-    if not kernel or input.numel() > _MOST_TURNED or not lies_last(input):
+    if input.numel() > _MOST_TURNED or not lies_last(input, len(kernel)):
         return None
     volumes, windows = as_volume(input, (kernel, stride, padding, padding))
     found = own(volumes, (*outs, input.shape[1]), *windows[:3], divisor)

@@ -206,8 +206,7 @@ def _max_pool(
     """Take the greatest elements; their positions if wanted, or if the gradient asks for them."""
     windows = windows_of(spatial, kernel_size, stride, padding, dilation)
     with_grad = input.requires_grad and tangrad.is_grad_enabled()
-    images = spatial == 2 and not return_indices and input.is_floating_point()
-    if images and lies_last(input):
+    if not return_indices and input.is_floating_point() and lies_last(input, spatial):
         # Positions in a volume are none of an image, and nobody asks for them.
         volumes, windows = as_volume(input, windows)
         pooled = (
