@@ -61,6 +61,28 @@ def test_sizes_are_those_of_the_arrays(tmp_path: Path) -> None:
         made.run(np.ones((6, 3), np.float32), y)
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x[:4],
+        lambda x: x[:, :3][:5],
+        lambda x: tangrad.combinations(x[:, 0], 3),
+        lambda x: x.unfold(0, 2, 3),
+        lambda x: x[1::3, ::2],
+    ],
+)
+@pytest.mark.parametrize("both", [False, True])
+def test_results_have_the_sizes_of_eager(program: Any, both: bool, tmp_path: Path) -> None:
+    shapes = {0: Dim("rows", min=3, max=8)} | ({1: Dim("columns", min=2, max=5)} if both else {})
+    made = library(program, (tangrad.ones(6, 4),), tmp_path, dynamic_shapes=(shapes,))
+    for rows in range(3, 9):
+        for columns in range(2, 6) if both else (4,):
+            x = tangrad.arange(float(rows * columns)).reshape(rows, columns)
+            found, wanted = made.run(x.numpy()), program(x).numpy()
+            assert found.shape == wanted.shape
+            assert (found == wanted).all()
+
+
 def test_constants_that_are_made_of_sizes_are_those_of_each_size(tmp_path: Path) -> None:
     """The places of elements are told by the sizes, which the library puts into a tensor."""
 

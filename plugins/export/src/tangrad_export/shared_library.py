@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -58,7 +59,7 @@ def _given(arrays, declared, sizes):
 def _size(size, sizes):
     if isinstance(size, int):
         return size
-    return int(eval(size.replace(" / ", " // "), {{"__builtins__": {{}}}}, sizes))
+    return int(eval(size, {{"__builtins__": {{}}}}, sizes))
 
 
 def _pointer(array):
@@ -181,11 +182,29 @@ def library(
     return report_of(module, entries)
 
 
+def _in_python(size: Any) -> Any:
+    """Return a size, or the Python of one that depends on others, from its C."""
+    if isinstance(size, int):
+        return size
+    # A table of sizes, and sizes by cases, as `plan.sizes` writes them.
+    text = re.sub(r"\(\(const int\[\]\)\{([^}]*)\}\)", r"(\1,)", size)
+    text = re.sub(r"\(([^()?]*\?[^()]*)\)", lambda found: f"({_choice(found[1])})", text)
+    return text.replace(" / ", " // ")
+
+
+def _choice(cases: str) -> str:
+    *others, last = cases.split(" : ")
+    for case in reversed(others):
+        when, _, value = case.partition(" ? ")
+        last = f"{value} if {when.replace('&&', 'and')} else {last}"
+    return last
+
+
 def _python(module: Any, entries: list[Any]) -> str:
     run = entries[0]
 
     def declared(params: Any) -> list[tuple[str, str, tuple[Any, ...]]]:
-        return [(p.name, p.dtype, tuple(p.shape)) for p in params]
+        return [(p.name, p.dtype, tuple(map(_in_python, p.shape))) for p in params]
 
     last = entries[-1]
     targets = last.inputs[len(run.inputs) :] if last.kind == "train_step" else []
