@@ -7,8 +7,8 @@ from typing import Any
 
 __all__ = ["FORMS", "WHOLE", "form"]
 
-# {op: form}. A form takes the graph, the call's arguments by name and its result as a meta tensor
-# (a tuple of those for several), and returns the name of the result or names of several.
+# {op: form}. A form takes the graph, the call's arguments by name and its `Result` (a list of
+# those for several), and returns the name of the result or names of several.
 FORMS: dict[str, Callable[..., Any]] = {}
 # Composite ops that are written as they are, and not by what they are made of.
 WHOLE: set[str] = set()
