@@ -114,13 +114,19 @@ def assert_same(program: Any, made: Callable[[], Any], found: Any, rows: Any, wh
     assert repr(got) == repr(expected), f"{what}:\n{program.source}\n{found}"
 
 
+def passes_of(program: Any) -> dict[str, Callable[[Any], Any]]:
+    """Return the passes; a program that draws numbers is not traced again, which draws once."""
+    drawn = "T.rand" in program.source
+    return {name: change for name, change in PASSES.items() if not (drawn and name == "retrace")}
+
+
 def check_traced(seed: int) -> None:
     """Check a program traced by symbolic_trace, and by make_fx, through every pass."""
     program, made = random_program(seed, plain=True)
     for name, change in PASSES.items():
         assert_same(program, made, change(fx.symbolic_trace(made())), SIZES, f"symbolic, {name}")
     program, made = random_program(seed)
-    for name, change in PASSES.items():
+    for name, change in passes_of(program).items():
         original = made()
         traced = make_fx(original)(*arguments(tangrad, ROWS[0]))
         original.restore()
@@ -139,7 +145,7 @@ def check_exported(seed: int) -> None:
         exported = export(made(), given, dynamic_shapes=shapes)
         assert_same(program, made, unflatten(exported), sizes, "unflatten")
     for lowered in (False, True):
-        for name, change in PASSES.items():
+        for name, change in passes_of(program).items():
             exported = export(made(), given)
             exported = exported.run_decompositions() if lowered else exported
             changed = change(exported.module(check_guards=False))
