@@ -97,11 +97,16 @@ class CapabilityBasedPartitioner:
                     del parts[other]
                     part_of |= dict.fromkeys(joined, number)
         _follow_tuples(nodes, part_of)
-        found: dict[int, Partition] = {}
+        found: dict[int, list[Node]] = {}
         for node in nodes:
             if node in part_of:
-                found.setdefault(part_of[node], Partition()).add_node(node)
-        kept = [p for p in found.values() if self._is_worth_it(p)]
+                found.setdefault(part_of[node], []).append(node)
+        whole = []
+        for part in found.values():
+            # Items that have left, or come, may stand between the others.
+            broken = _leaves_and_returns(set(part), reached, later)
+            whole += [Partition(None, piece) for piece in (_apart(part) if broken else [part])]
+        kept = [p for p in whole if self._is_worth_it(p)]
         for number, partition in enumerate(kept):
             partition.id = number
         return kept
@@ -157,11 +162,27 @@ def _reached_from(nodes: list[Node], later: dict[Node, set[Node]]) -> dict[Node,
 def _follow_tuples(nodes: list[Node], part_of: dict[Node, int]) -> None:
     """Put the items of tuples where the tuples are made: no tuple leaves or enters a part."""
     for node in nodes:
-        if all(user.target is operator.getitem for user in node.users):
+        if node.op != "placeholder" and all(map(_may_be_item, node.users)):
             for user in node.users:
                 part_of.pop(user, None)
                 if node in part_of:
                     part_of[user] = part_of[node]
+
+
+def _may_be_item(node: Node) -> bool:
+    return node.target is operator.getitem and isinstance(node.args[1], int)
+
+
+def _apart(part: list[Node]) -> list[list[Node]]:
+    """Return the nodes of a part one by one, but for items with what they are taken of."""
+    found: dict[Node, list[Node]] = {}
+    for node in part:
+        of = node.args[0] if _may_be_item(node) else None
+        if isinstance(of, Node) and of in found:
+            found[of].append(node)
+        else:
+            found[node] = [node]
+    return list(found.values())
 
 
 def _leaves_and_returns(
