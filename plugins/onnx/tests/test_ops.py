@@ -132,3 +132,11 @@ def test_rotary_embedding(opset: int, interleaved: bool) -> None:
     tangrad.testing.assert_close(run(proto, x)[0], function(x))
     tangrad.testing.assert_close(function(x).square().sum(-1), x.square().sum(-1))
     tangrad.testing.assert_close(function(x)[0, :, 0], x[0, :, 0])
+
+
+def test_the_sign_of_a_nan_is_one_in_a_loaded_model() -> None:
+    text = '<ir_version: 8, opset_import: ["": 13]> g (float[N] x) => (float[N] y) { y = Sign(x) }'
+    module = tangrad.onnx.load(onnx.parser.parse_model(text))
+    found = module(tangrad.tensor([float("nan"), -2.0, 0.0, 3.0]))
+    assert found.isnan().tolist() == [True, False, False, False]
+    assert found[1:].tolist() == [-1.0, 0.0, 1.0]

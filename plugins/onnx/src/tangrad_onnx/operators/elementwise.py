@@ -38,7 +38,6 @@ _UNARY = {
     "Relu": tangrad.relu,
     "Round": tangrad.round,
     "Sigmoid": tangrad.sigmoid,
-    "Sign": tangrad.sign,
     "Sin": tangrad.sin,
     "Sinh": tangrad.sinh,
     "Sqrt": tangrad.sqrt,
@@ -239,6 +238,12 @@ def Shrink(x: Any, *, bias: float = 0.0, lambd: float = 0.5) -> Any:
     zero = tangrad.zeros_like(x)
     result = tangrad.where(x < -lambd, x + bias, tangrad.where(x > lambd, x - bias, zero))
     return result.to(x.dtype)
+
+
+@operator()
+def Sign(x: Any) -> Any:
+    sign = tangrad.sign(x)
+    return tangrad.where(tangrad.isnan(x), x, sign) if x.is_floating_point() else sign
 
 
 @operator()
