@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import tangrad
+from tangrad_onnx.writing.forms.layers import as_batch, for_each
 from tangrad_onnx.writing.forms.registry import form
 from tangrad_onnx.writing.graph import Size, Value, Writer
 
@@ -78,17 +79,10 @@ def _maxima(w: Writer, x: Value, counts: list[Any]) -> tuple[str, str]:
     return name, str(at)
 
 
-def _of_images(w: Writer, x: Value, rank: int) -> tuple[str, bool]:
-    single = x.rank == rank + 1
-    return (w.unsqueeze(x.name, [0]) if single else x.name), single
-
-
 def _adaptive_average(rank: int) -> Callable[..., Any]:
     def call(w: Writer, a: Any, out: Any) -> Any:
         x = a.input if hasattr(a, "input") else a.self
-        wanted = a.output_size
-        wanted = list(wanted) if isinstance(wanted, (list, tuple)) else [wanted]
-        wanted = wanted * rank if len(wanted) == 1 else wanted
+        wanted = for_each(a.output_size, rank)
         if all(isinstance(n, int) and n == 1 for n in wanted):
             return w.reduce("ReduceMean", x.name, range(x.rank - rank, x.rank), True)
         sizes = x.shape[-rank:]
@@ -96,7 +90,7 @@ def _adaptive_average(rank: int) -> Callable[..., Any]:
         kernel = _kernel(sizes, counts)
         if kernel is None:
             return _averages(w, x, counts)
-        name, single = _of_images(w, x, rank)
+        name, single = as_batch(w, x, rank)
         found = w.op("AveragePool", name, kernel_shape=kernel, strides=kernel)
         return w.squeeze(found, [0]) if single else found
 
@@ -114,7 +108,7 @@ def _adaptive_max_pool(w: Writer, a: Any, out: Any) -> Any:
     kernel = _kernel(sizes, counts)
     if kernel is None:
         return _maxima(w, a.self, counts)
-    name, single = _of_images(w, a.self, len(counts))
+    name, single = as_batch(w, a.self, len(counts))
     values, at = w.op("MaxPool", name, kernel_shape=kernel, strides=kernel, outputs=2)
     at = w.op("Mod", at, w.constant(np.array(math.prod(sizes), np.int64)))
     found = (values, at)

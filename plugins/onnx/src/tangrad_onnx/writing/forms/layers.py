@@ -32,8 +32,9 @@ def _linear(w: Writer, a: Any, out: Any) -> Any:
     return product if bias is None else w.op("Add", product, bias)
 
 
-def _pair(value: Any, rank: int) -> list[int]:
-    values = [value] if isinstance(value, int) else list(value)
+def for_each(value: Any, rank: int) -> list[Any]:
+    """Return what is given for each of several dimensions, one number for all of them."""
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
     return values * rank if len(values) == 1 else values
 
 
@@ -44,10 +45,10 @@ def _conv(w: Writer, a: Any, out: Any) -> Any:
     pads: list[int] | None = None
     if isinstance(a.padding, str):
         auto = "SAME_UPPER" if a.padding == "same" else "VALID"
-        if auto == "SAME_UPPER" and any(d != 1 for d in _pair(a.dilation, rank)):
+        if auto == "SAME_UPPER" and any(d != 1 for d in for_each(a.dilation, rank)):
             auto, pads = None, _same_pads(a, rank)
     else:
-        pads = _pair(a.padding, rank) * 2
+        pads = for_each(a.padding, rank) * 2
     name = a.input.name
     unbatched = a.input.rank == rank + 1
     if unbatched:
@@ -58,8 +59,8 @@ def _conv(w: Writer, a: Any, out: Any) -> Any:
         a.weight.name,
         None if bias is None else bias.name,
         kernel_shape=list(a.weight.shape[2:]),
-        strides=_pair(a.stride, rank),
-        dilations=_pair(a.dilation, rank),
+        strides=for_each(a.stride, rank),
+        dilations=for_each(a.dilation, rank),
         group=a.groups,
         pads=pads,
         auto_pad=auto,
@@ -68,7 +69,9 @@ def _conv(w: Writer, a: Any, out: Any) -> Any:
 
 
 def _same_pads(a: Any, rank: int) -> list[int]:
-    total = [d * (k - 1) for d, k in zip(_pair(a.dilation, rank), a.weight.shape[2:], strict=True)]
+    total = [
+        d * (k - 1) for d, k in zip(for_each(a.dilation, rank), a.weight.shape[2:], strict=True)
+    ]
     return [t // 2 for t in total] + [t - t // 2 for t in total]
 
 
@@ -107,16 +110,17 @@ def _conv_transpose(w: Writer, a: Any, out: Any) -> Any:
         a.weight.name,
         None if a.bias is None else a.bias.name,
         kernel_shape=list(a.weight.shape[2:]),
-        strides=_pair(a.stride, rank),
-        dilations=_pair(a.dilation, rank),
+        strides=for_each(a.stride, rank),
+        dilations=for_each(a.dilation, rank),
         group=a.groups,
-        pads=_pair(a.padding, rank) * 2,
-        output_padding=_pair(a.output_padding, rank),
+        pads=for_each(a.padding, rank) * 2,
+        output_padding=for_each(a.output_padding, rank),
     )
     return w.squeeze(found, [0]) if unbatched else found
 
 
-def _images(w: Writer, x: Value, rank: int) -> tuple[str, bool]:
+def as_batch(w: Writer, x: Value, rank: int) -> tuple[str, bool]:
+    """Return images of so many dimensions as a batch, and whether it is of a single one."""
     unbatched = x.rank == rank + 1
     return (w.unsqueeze(x.name, [0]) if unbatched else x.name), unbatched
 
@@ -124,7 +128,7 @@ def _images(w: Writer, x: Value, rank: int) -> tuple[str, bool]:
 @form("max_pool_values")
 def _max_pool(w: Writer, a: Any, out: Any) -> Any:
     rank = len(a.kernel_size)
-    name, unbatched = _images(w, a.self, rank)
+    name, unbatched = as_batch(w, a.self, rank)
     found = w.op(
         "MaxPool",
         name,
@@ -140,7 +144,7 @@ def _max_pool(w: Writer, a: Any, out: Any) -> Any:
 @form("max_pool_with_indices")
 def _max_pool_indices(w: Writer, a: Any, out: Any) -> Any:
     rank = len(a.kernel_size)
-    name, unbatched = _images(w, a.self, rank)
+    name, unbatched = as_batch(w, a.self, rank)
     values, at = w.op(
         "MaxPool",
         name,
@@ -164,9 +168,9 @@ def _avg_pool(rank: int) -> Callable[..., Any]:
         if getattr(a, "divisor_override", None):
             raise UnsupportedOperatorError("an average with a divisor of its own")
         x = a.first
-        name, unbatched = _images(w, x, rank)
-        kernel = _pair(a.kernel_size, rank)
-        strides = _pair(a.stride, rank) if a.stride not in (None, ()) else kernel
+        name, unbatched = as_batch(w, x, rank)
+        kernel = for_each(a.kernel_size, rank)
+        strides = for_each(a.stride, rank) if a.stride not in (None, ()) else kernel
         if a.ceil_mode and w.opset < 19:
             raise UnsupportedOperatorError("ceil_mode of averages is defined from opset 19 on")
         found = w.op(
@@ -174,7 +178,7 @@ def _avg_pool(rank: int) -> Callable[..., Any]:
             name,
             kernel_shape=kernel,
             strides=strides,
-            pads=_pair(a.padding, rank) * 2,
+            pads=for_each(a.padding, rank) * 2,
             ceil_mode=int(a.ceil_mode),
             count_include_pad=int(a.count_include_pad),
         )

@@ -8,6 +8,7 @@ import numpy as np
 
 import tangrad
 from tangrad_onnx.errors import UnsupportedOperatorError
+from tangrad_onnx.writing.forms.layers import for_each
 from tangrad_onnx.writing.forms.registry import form
 from tangrad_onnx.writing.graph import Writer
 
@@ -57,10 +58,9 @@ def _options(a: Any) -> dict[str, Any]:
 def _wanted(w: Writer, a: Any, rank: int) -> tuple[str | None, list[float]]:
     """Return the sizes, None if they follow from the factors, and the factors."""
     factor = a.scale_factor
-    factors = list(factor) if isinstance(factor, (list, tuple)) else [factor] * rank
+    factors = for_each(factor, rank)
     if a.size is not None:
-        size = a.size if isinstance(a.size, (list, tuple)) else [a.size]
-        return w.sizes(list(size) * rank if len(size) == 1 else size), factors
+        return w.sizes(for_each(a.size, rank)), factors
     if not a.recompute_scale_factor:
         return None, factors
     have = w.cast(w.sizes(a.input.shape[2:]), tangrad.int64, tangrad.float64)
