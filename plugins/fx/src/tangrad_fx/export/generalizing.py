@@ -50,8 +50,8 @@ def generalize(base: Trace, call: Any, wanted: list[Size]) -> None:
         varying.require_same_constants(base, other, offsets)
         traces[offsets] = other.graph
     found = varying.differing_integers(base.graph, traces)
-    varying.mark_dimensions(base.graph, list(traces.values()))
     made = [varying.polynomial(integer, wanted, checks) for integer in found]
+    varying.mark_dimensions(base.graph, list(traces.values()))
     _put(base, found, made, wanted)
 
 
