@@ -131,6 +131,23 @@ def test_names_stand_for_dims() -> None:
     assert declared == ["batch", "other"]
 
 
+@pytest.mark.parametrize("shapes", [{"b": {0: "n"}}, {"b": {0: "n"}, "a": None}])
+def test_shapes_by_name_may_leave_arguments_out(shapes: Any) -> None:
+    class Both(nn.Module):
+        def forward(self, a: Any, b: Any) -> Any:
+            return a + b.sum(0)
+
+    program = export(Both(), tangrad.randn(2), tangrad.randn(1, 2), dynamic_shapes=shapes)
+    declared = [i.type.tensor_type.shape.dim[0] for i in program.model_proto.graph.input]
+    assert (declared[0].dim_value, declared[1].dim_param) == (2, "n")
+
+
+@pytest.mark.parametrize("shapes", [7, "n", {"input": {5: "n"}}, {"other": None}])
+def test_shapes_that_fit_no_argument_are_refused(shapes: Any) -> None:
+    with pytest.raises(ValueError, match="dynamic_shapes"):
+        tangrad.onnx.export(nn.Linear(2, 2), (tangrad.randn(1, 2),), dynamic_shapes=shapes)
+
+
 def test_dynamic_axes_of_the_older_exporter() -> None:
     program = tangrad.onnx.export(
         nn.LSTM(3, 4, batch_first=True),

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,7 @@ def _program(
         dynamic_shapes = _shapes(args, kwargs or {}, dynamic_axes, list(input_names or ()))
     if dynamic_shapes is not None:
         dynamic_shapes = _with_dims(dynamic_shapes, {})
-        args, kwargs = _enlarged(args, kwargs, dynamic_shapes)
+        args, kwargs = _enlarged(model, args, kwargs, dynamic_shapes)
     try:
         return exported(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     except ValueReadError:
@@ -172,13 +173,15 @@ def _program(
         return exported(tangrad.jit.trace(model, args), args, dynamic_shapes=dynamic_shapes)
 
 
-def _enlarged(args: tuple[Any, ...], kwargs: dict[str, Any] | None, declared: Any) -> Any:
+def _enlarged(
+    model: Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None, declared: Any
+) -> Any:
     """Return arguments whose sizes that vary are no 1: a program may do without work for one."""
     if isinstance(declared, Mapping):
-        given = {**dict(zip(declared, args, strict=False)), **(kwargs or {})}
-        larger = {key: _larger(value, declared.get(key)) for key, value in given.items()}
-        rest = {key: larger[key] for key in kwargs or {}}
-        return tuple(list(larger.values())[: len(args)]), rest or None
+        names = list(signature(model.forward).parameters)[: len(args)]
+        larger = [_larger(x, declared.get(name)) for name, x in zip(names, args, strict=False)]
+        rest = {key: _larger(value, declared.get(key)) for key, value in (kwargs or {}).items()}
+        return (*larger, *args[len(larger) :]), rest or None
     if not isinstance(declared, (tuple, list)):
         return args, kwargs
     if len(declared) == 1 and isinstance(declared[0], (tuple, list)) and len(args) != 1:
@@ -195,7 +198,7 @@ def _larger(value: Any, declared: Any) -> Any:
     axes = declared.items() if isinstance(declared, Mapping) else enumerate(declared)
     for axis, dim in axes:
         most = getattr(dim, "max", None)
-        varies = dim is not None and not isinstance(dim, int)
+        varies = dim is not None and not isinstance(dim, int) and -value.ndim <= axis < value.ndim
         if varies and value.shape[axis] == 1 and (most is None or most >= _SEVERAL):
             value = tangrad.cat([value] * _SEVERAL, axis)
     return value
@@ -214,8 +217,6 @@ def _with_dims(shapes: Any, dims: dict[str, Any]) -> Any:
 
 def _takes(model: Module, count: int) -> bool:
     """Return whether a module takes so many arguments by position."""
-    from inspect import Parameter, signature
-
     found = signature(model.forward).parameters.values()
     if any(p.kind is Parameter.VAR_POSITIONAL for p in found):
         return True

@@ -39,8 +39,13 @@ def shapes_by_name(
         shapes: by the names of parameters or arguments, or one for each in their order.
 
     Raises:
-        ValueError: there are more than arguments, or others than `*args` has.
+        ValueError: there are more than arguments, or others than `*args` has; or no shapes at all.
     """
+    if not isinstance(shapes, (Mapping, Sequence)) or isinstance(shapes, str):
+        raise ValueError(
+            "dynamic_shapes: expected a dict by the names of arguments, or a tuple with one for "
+            f"each, got {shapes!r}"
+        )
     bound = inspect.signature(mod.forward).bind(*args, **kwargs)
     named = by_name(mod, args, kwargs)
     parameters = bound.signature.parameters
