@@ -346,7 +346,7 @@ def test_users_give_ops_forms_of_their_own() -> None:
         return g.op("Twice", x.name, domain="mine", by=2)
 
     program = tangrad.onnx.export(model, (x,), custom_translation_table={"relu": form})
-    (node, _) = program.model_proto.graph.node
+    (node,) = program.model_proto.graph.node
     assert (node.domain, node.op_type) == ("mine", "Twice")
     assert {o.domain: o.version for o in program.model_proto.opset_import}["mine"] == 1
     tangrad.onnx.register_custom_op_symbolic("aten::relu", form, 13)
@@ -377,6 +377,71 @@ def test_verification_names_what_differs() -> None:
     with pytest.raises(tangrad.onnx.OnnxExporterError, match="differs") as caught:
         export(nn.Sequential(nn.ReLU()), tangrad.ones(2), custom_translation_table={"relu": wrong})
     assert caught.value.operator == "Neg"
+
+
+def test_verification_names_the_first_module_that_differs() -> None:
+    def wrong(g: Any, x: Any, **rest: Any) -> str:
+        return g.op("Neg", x.name)
+
+    parts = [nn.Linear(2, 2), nn.Sequential(nn.Tanh(), nn.ReLU()), nn.Linear(2, 2), nn.Sigmoid()]
+    with pytest.raises(tangrad.onnx.OnnxExporterError, match="'tanh' is the first value") as caught:
+        export(nn.Sequential(*parts), tangrad.ones(2, 2), custom_translation_table={"tanh": wrong})
+    assert (caught.value.operator, caught.value.module) == ("Neg", "1.0")
+
+
+def test_outputs_are_named_where_they_are_computed() -> None:
+    def model(x: Any, y: Any) -> Any:
+        z = x + y
+        return z, z.relu(), z, x
+
+    proto = export(model, tangrad.ones(2), tangrad.ones(2)).model_proto
+    names = [o.name for o in proto.graph.output]
+    assert [n.op_type for n in proto.graph.node] == ["Add", "Relu", "Identity", "Identity"]
+    assert [n.output[0] for n in proto.graph.node] == names
+    assert [n.input[0] for n in proto.graph.node[1:]] == [names[0], names[0], "x"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "operator"),
+    [
+        (nn.ReLU(inplace=True), "Relu"),
+        (nn.ReLU6(inplace=True), "Clip"),
+        (nn.Hardtanh(), "Clip"),
+        (nn.LeakyReLU(0.2, inplace=True), "LeakyRelu"),
+        (nn.PReLU(3), "PRelu"),
+        (nn.ELU(0.5), "Elu"),
+        (nn.SELU(inplace=True), "Selu"),
+        (nn.CELU(inplace=True), "Celu"),
+        (nn.Softplus(), "Softplus"),
+        (nn.Mish(), "Mish"),
+        (nn.Hardswish(inplace=True), "HardSwish"),
+        (nn.Hardsigmoid(inplace=True), "HardSigmoid"),
+        (nn.GELU(), "Gelu"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_activation_is_its_operator(layer: nn.Module, operator: str) -> None:
+    x = tangrad.randn(2, 3, 4)
+    program = tangrad.onnx.export(nn.Sequential(nn.Conv1d(3, 3, 1), layer), (x,), opset_version=20)
+    kinds = [node.op_type for node in program.model_proto.graph.node]
+    assert [kind for kind in kinds if kind not in {"Conv", "Reshape"}] == [operator]
+    program.verify()
+
+
+def test_an_activation_in_bfloat16_is_written_for_older_opsets() -> None:
+    proto = tangrad.onnx.export(nn.ELU(), (tangrad.ones(2, dtype=tangrad.bfloat16),)).model_proto
+    onnx.checker.check_model(proto, full_check=True)
+    assert "Elu" not in {node.op_type for node in proto.graph.node}
+
+
+def test_users_forms_are_those_of_in_place_ops_too() -> None:
+    def form(g: Any, x: Any, **rest: Any) -> str:
+        return g.op("Twice", x.name, domain="mine")
+
+    program = tangrad.onnx.export(
+        nn.ReLU(inplace=True), (tangrad.randn(3),), custom_translation_table={"relu": form}
+    )
+    assert [node.op_type for node in program.model_proto.graph.node] == ["Twice"]
 
 
 @pytest.mark.parametrize("opset", [12, 1000])

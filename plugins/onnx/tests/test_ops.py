@@ -59,7 +59,7 @@ def test_a_symbolic_operator_gives_zeros_and_is_a_node() -> None:
     assert {a.name for a in node.attribute} == {"angle", "way", "steps", "keep"}
     assert [(p.key, p.value) for p in node.metadata_props] == [("from", "here")]
     assert {i.domain: i.version for i in proto.opset_import} == {"": 23, "mine": 4}
-    assert proto.graph.node[-2].input[0] == node.output[0]
+    assert proto.graph.node[-1].input[0] == node.output[0]
 
 
 def test_a_symbolic_operator_of_several_results() -> None:

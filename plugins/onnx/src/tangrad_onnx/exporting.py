@@ -104,7 +104,7 @@ def export(
         program = _program(
             model, arguments, kwargs, dynamic_shapes, dynamic_axes, input_names, not dynamo
         )
-        proto = write_model(
+        written = write_model(
             program,
             opset=opset,
             input_names=list(input_names or ()),
@@ -112,7 +112,7 @@ def export(
             custom={**custom_forms(opset), **_by_name(custom_translation_table)},
             custom_opsets=custom_opsets,
         )
-    made = ONNXProgram(proto, program)
+    made = ONNXProgram(written.model, program, written)
     if verify:
         made.verify()
     if report:

@@ -17,15 +17,10 @@ from tangrad.plugin import atomically
 from tangrad.utils import _pytree
 from tangrad_onnx.errors import OnnxExporterError
 from tangrad_onnx.values import to_array, to_tensor
+from tangrad_onnx.verification import close, first_difference, run_by_reference, run_model
+from tangrad_onnx.writing.program import Written
 
 __all__ = ["ONNXProgram"]
-
-_TOLERANCES = {
-    tangrad.float16: 1e-2,
-    tangrad.bfloat16: 4e-2,
-    tangrad.float32: 1e-3,
-    tangrad.float64: 1e-6,
-}
 
 
 class ONNXProgram:
@@ -36,8 +31,9 @@ class ONNXProgram:
         exported_program: the program that it was written from.
     """
 
-    def __init__(self, model: ModelProto, exported_program: Any) -> None:
+    def __init__(self, model: ModelProto, exported_program: Any, written: Written) -> None:
         self.model_proto, self.exported_program = model, exported_program
+        self._written = written
 
     @property
     def model(self) -> ModelProto:
@@ -46,12 +42,14 @@ class ONNXProgram:
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[Tensor]:
         """Run the model in onnxruntime, or in the reference evaluator where that is missing."""
-        return [to_tensor(array) for array in self._run(self._feeds(args, kwargs))]
+        return [
+            to_tensor(array) for array in run_model(self.model_proto, self._feeds(args, kwargs))
+        ]
 
     def call_reference(self, *args: Any, **kwargs: Any) -> list[Tensor]:
         """Run the model in the reference evaluator of the onnx package."""
         feeds = self._feeds(args, kwargs)
-        return [to_tensor(np.asarray(x)) for x in _by_reference(self.model_proto, feeds)]
+        return [to_tensor(np.asarray(x)) for x in run_by_reference(self.model_proto, feeds)]
 
     def _feeds(self, args: Any, kwargs: Any) -> dict[str, Any]:
         leaves = [x for x in _pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
@@ -60,29 +58,12 @@ class ONNXProgram:
             raise OnnxExporterError(f"the model takes {len(names)} tensors, got {len(leaves)}")
         return dict(zip(names, map(to_array, leaves), strict=True))
 
-    def _run(self, feeds: dict[str, Any]) -> list[Any]:
-        try:
-            import onnxruntime
-        except ImportError:
-            return list(_by_reference(self.model_proto, feeds))
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        try:
-            session = onnxruntime.InferenceSession(
-                self.model_proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-            )
-            return list(session.run(None, feeds))
-        except Exception as error:
-            if "NOT_IMPLEMENTED" not in str(error) and "Type Error" not in str(error):
-                raise OnnxExporterError(f"onnxruntime refuses the model: {error}") from error
-        return list(_by_reference(self.model_proto, feeds))
-
     def verify(self) -> None:
         """Compare the model with the program, on the example and on other sizes.
 
         Raises:
-            OnnxExporterError: they differ; names the first output that does, and the node and
-                module behind it.
+            OnnxExporterError: an output differs; names the first value that does, and the node and
+                module that compute it.
         """
         args, kwargs = self.exported_program.example_inputs
         self._verify_on(args, kwargs)
@@ -112,20 +93,22 @@ class ONNXProgram:
         with tangrad.no_grad():
             expected = self.exported_program.module()(*args, **kwargs)
         wanted = [x for x in _pytree.tree_leaves(expected) if isinstance(x, Tensor)]
-        found = self._run(self._feeds(args, kwargs))
+        feeds = self._feeds(args, kwargs)
+        found = run_model(self.model_proto, feeds)
         for i, (one, other) in enumerate(zip(wanted, found, strict=True)):
-            if not _close(one, np.asarray(other)):
-                name = self.model_proto.graph.output[i].name
-                last = self.model_proto.graph.node[-len(found) + i].input[0]
-                origin = next(n for n in self.model_proto.graph.node if last in n.output)
-                shapes = [list(x.shape) for x in _pytree.tree_leaves(args) if hasattr(x, "shape")]
-                raise OnnxExporterError(
-                    f"output {name!r} of the file differs from the model's for inputs of shapes "
-                    f"{shapes}",
-                    node=origin.name,
-                    operator=origin.op_type,
-                    module=origin.name.rpartition("/")[0].replace("/", ".") or None,
-                )
+            if close(one, np.asarray(other)):
+                continue
+            output = self.model_proto.graph.output[i].name
+            first = first_difference(self._written, args, kwargs, feeds) or output
+            origin = next(n for n in self.model_proto.graph.node if first in n.output)
+            shapes = [list(x.shape) for x in _pytree.tree_leaves(args) if hasattr(x, "shape")]
+            raise OnnxExporterError(
+                f"output {output!r} of the file differs from the model's for inputs of shapes "
+                f"{shapes}, and {first!r} is the first value that does",
+                node=origin.name,
+                operator=origin.op_type,
+                module=origin.name.rpartition("/")[0].replace("/", ".") or None,
+            )
 
     def save(
         self,
@@ -160,26 +143,6 @@ class ONNXProgram:
         lines += [f"| {name} | {count} |" for name, count in sorted(counts.items())]
         weights = len(self.model_proto.graph.initializer)
         return "\n".join([*lines, "", f"{weights} initializers.", ""])
-
-
-def _by_reference(model: ModelProto, feeds: dict[str, Any]) -> Any:
-    from onnx.reference import ReferenceEvaluator
-
-    return ReferenceEvaluator(model).run(None, feeds)
-
-
-def _close(expected: Tensor, found: Any) -> bool:
-    if tuple(expected.shape) != found.shape:
-        return False
-    rtol = _TOLERANCES.get(expected.dtype)
-    want = to_array(expected)
-    if expected.dtype is tangrad.uint8:  # levels of pictures, or quantized: rounded at other steps
-        return bool((np.abs(want.astype(np.int16) - found.astype(np.int16)) <= 1).all())
-    if rtol is None:
-        return bool(np.array_equal(want, found, equal_nan=want.dtype.kind == "c"))
-    want, have = want.astype(np.float64), found.astype(np.float64)
-    largest = float(np.abs(want[np.isfinite(want)]).max(initial=1.0))
-    return bool(np.allclose(have, want, rtol=rtol, atol=rtol * 0.1 * largest, equal_nan=True))
 
 
 _MOST = 2**31 - 2**20  # bytes of a message

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, defs, helper, numpy_helper
 
 import tangrad
 from tangrad import Tensor
@@ -184,6 +184,14 @@ class Writer:
         self._names.add(name)
         return name
 
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give values of the graph other names, in the graphs inside of its nodes, too."""
+        for node in _all_nodes(self.nodes):
+            for values in (node.input, node.output):
+                for place, value in enumerate(values):
+                    if value in names:
+                        values[place] = names[value]
+
     def constant(self, value: Any, dtype: Any = None, name: str = "constant") -> str:
         """Return the name of a constant; equal ones of few elements are one.
 
@@ -226,6 +234,16 @@ class Writer:
         """Return those that a node reads, in the graph or in one inside of it."""
         used = set(_read_by(self.nodes))
         return [proto for proto in self.initializers if proto.name in used]
+
+    def accepts(self, operator: str, dtype: Any) -> bool:
+        """Return whether the standard's operator is of the file's opset and takes a dtype first."""
+        try:
+            schema = defs.get_schema(operator, self.opset)
+        except defs.SchemaError:
+            return False
+        return f"tensor({TensorProto.DataType.Name(type_of(dtype)).lower()})" in (
+            schema.inputs[0].types
+        )
 
     def op(
         self,
@@ -354,11 +372,17 @@ class Writer:
         return str(self.op("Slice", name, *vectors))
 
 
-def _read_by(nodes: Iterable[NodeProto]) -> Iterator[str]:
+def _all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
     for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            yield from _all_nodes(attribute.g.node)
+
+
+def _read_by(nodes: Iterable[NodeProto]) -> Iterator[str]:
+    for node in _all_nodes(nodes):
         yield from node.input
         for attribute in node.attribute:
-            yield from _read_by(attribute.g.node)
             yield from (output.name for output in attribute.g.output)
 
 

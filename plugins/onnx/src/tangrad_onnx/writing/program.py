@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
@@ -25,7 +25,7 @@ from tangrad_onnx.writing.pairs import Pair, is_complex, real_dtype, write_pairs
 from tangrad_onnx.writing.pointwise import write_pointwise
 from tangrad_onnx.writing.symbolic import Graph, SymbolicFunction, names_of
 
-__all__ = ["write_model"]
+__all__ = ["Written", "write_model"]
 
 # IR version that each opset came with; readers refuse a file of a newer one than they know.
 _IR = ((25, 13), (24, 12), (23, 11), (21, 10), (19, 9), (15, 8), (0, 7))
@@ -46,6 +46,21 @@ _VIEWS = frozenset(
 Custom = Callable[..., Any]
 
 
+class Written(NamedTuple):
+    """A model and where it came from.
+
+    Attributes:
+        model: the message.
+        program: the exported program, taken apart into calls that have forms.
+        values: for each call of the program the name of its value in the graph; None for one that
+            is no tensor of the graph.
+    """
+
+    model: ModelProto
+    program: Any
+    values: list[str | None]
+
+
 def write_model(
     program: Any,
     *,
@@ -54,7 +69,7 @@ def write_model(
     output_names: Sequence[str] = (),
     custom: Mapping[str, Custom] | None = None,
     custom_opsets: Mapping[str, int] | None = None,
-) -> ModelProto:
+) -> Written:
     """Return an exported program as an ONNX model.
 
     Args:
@@ -81,7 +96,7 @@ def write_model(
         lowered = program.run_decompositions(table(custom), keep=keep)
         made = _Model(lowered, opset, input_names, output_names, custom, custom_opsets or {})
         try:
-            return made.model()
+            return Written(made.model(), lowered, made.shown)
         except UnsupportedOperatorError as error:
             # What cannot be written whole is written by what it is made of.
             origin = made.origin_of_failure
@@ -116,6 +131,7 @@ class _Model:
         self.same: dict[Any, Any] = {}  # results of writes: what was written into
         self.origin_of_failure: str | None = None
         self.inputs: list[Any] = []
+        self.shown: list[str | None] = []
 
     def model(self) -> ModelProto:
         specs = iter(self.program.graph_signature.input_specs)
@@ -128,6 +144,8 @@ class _Model:
                 outputs = list(node.args[0])
             else:
                 self._node(node)
+                value = self.values.get(self._root(node))
+                self.shown.append(value if isinstance(value, str) else None)
         results = self._outputs(outputs)
         graph = helper.make_graph(
             self.w.nodes, "main_graph", self.inputs, results, initializer=self.w.used_initializers()
@@ -171,12 +189,14 @@ class _Model:
             raise OnnxExporterError(f"the program has fewer outputs than {self.output_names}")
         taken = {info.name for info in self.inputs}
         results: list[Any] = []
+        computed = {made for node in self.w.nodes for made in node.output}
+        renamed: dict[str, str] = {}
         for node in outputs:
             if not hasattr(node, "op"):
                 continue
             self.w.module, self.w.origin = "", "output"
-            value = node.meta["val"]
-            if value.dtype.is_complex:
+            meta = node.meta["val"]
+            if meta.dtype.is_complex:
                 raise UnsupportedOperatorError(
                     "complex numbers are no results of a file: return tangrad.view_as_real of them"
                 )
@@ -186,12 +206,18 @@ class _Model:
             if name in taken:
                 raise OnnxExporterError(f"{name!r} names two inputs or outputs")
             taken.add(name)
-            self.w.nodes.append(
-                helper.make_node("Identity", [self._name(node)], [name], name=f"output/{number}")
-            )
+            value = self._name(node)
+            if value in computed and value not in renamed:
+                renamed[value] = name
+            else:  # an input, a tensor of the file, or an output for the second time
+                self.w.nodes.append(
+                    helper.make_node("Identity", [value], [name], name=f"output/{number}")
+                )
             varies = bool(self.program.range_constraints)
-            sizes = [None] * value.ndim if varies else list(value.shape)
-            results.append(helper.make_tensor_value_info(name, type_of(value.dtype), sizes))
+            sizes = [None] * meta.ndim if varies else list(meta.shape)
+            results.append(helper.make_tensor_value_info(name, type_of(meta.dtype), sizes))
+        self.w.rename(renamed)
+        self.shown = [renamed.get(value, value) if value else None for value in self.shown]
         return results
 
     # Values
@@ -421,7 +447,9 @@ class _Model:
     def _written(self, node: Any) -> Any:
         """Write a call and return the names of its results."""
         op = node.target
-        form = self.custom.get(op.name)
+        # An in-place op is written as the op that gives a tensor of its own.
+        plain = op.definition.name
+        form = self.custom.get(op.name) or self.custom.get(plain)
         if form is not None:
             return self._by_form(form, node)
         arguments = self._arguments(node)
@@ -433,7 +461,7 @@ class _Model:
             if node.meta.get("writes") or op.name.endswith("_"):
                 raise UnsupportedOperatorError("a write into complex numbers", operator=op.name)
             return write_pairs(self.w, op, arguments, out)
-        found = FORMS.get(op.name)
+        found = FORMS.get(op.name) or FORMS.get(plain)
         if found is not None:
             made = found(self.w, SimpleNamespace(**arguments), out)
             if made is not None:
