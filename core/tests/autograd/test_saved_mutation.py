@@ -152,3 +152,27 @@ def test_derivatives_of_reductions_in_place_read_what_was_there_before(agree, re
         return a.grad, x.grad
 
     agree(program)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda y, b: y.nan_to_num_(),
+        lambda y, b: y.ldexp_(b),
+        lambda y, b: y.nextafter_(b),
+        lambda y, b: y.renorm_(2, 0, 0.5),
+        lambda y, b: y.mvlgamma_(2),
+        lambda y, b: y.maximum(b).cumsum_(0),
+    ],
+    ids="nan_to_num ldexp nextafter renorm mvlgamma cumsum".split(),
+)
+def test_derivatives_of_composites_in_place_read_what_was_there_before(agree, write):
+    def program(t):
+        x = t.tensor([[1.5, 2.5], [3.5, 3.0]], requires_grad=True)
+        b = t.tensor([[2.0, 1.0], [0.5, -1.0]], requires_grad=True)
+        y = x * 1
+        write(y, b)
+        t.autograd.backward(y, t.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        return y.detach(), x.grad, b.grad
+
+    agree(program)
