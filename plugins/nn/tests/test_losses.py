@@ -376,3 +376,34 @@ def test_a_huber_loss_of_halves_is_rounded_once(agree):
         return loss.float()
 
     agree(program, tolerance=2**-11)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("shape", [(3,), (4, 3), (4, 3, 2)], ids=str)
+@pytest.mark.parametrize(
+    "given", [{}, {"weight": weights}, {"label_smoothing": 0.1}, {"reduction": "sum"}], ids=str
+)
+def test_targets_that_are_all_ignored_owe_nothing(agree, given, shape, dtype):
+    def program(t):
+        options = dict(given)
+        if "weight" in options:
+            options["weight"] = weights(t).to(getattr(t, dtype))
+        found = []
+        for target in (-100, 1):
+            x = tensor(t, shape).to(getattr(t, dtype)).requires_grad_()
+            targets = t.full((*shape[:1], *shape[2:]) if len(shape) > 1 else (), target)
+            t.nn.functional.cross_entropy(x, targets, **options).backward()
+            found.append(x.grad.float())
+        return found
+
+    agree(program, tolerance=2e-2 if dtype == "bfloat16" else 1e-6)
+
+
+def test_samples_of_ignored_targets_have_gradients_of_zero():
+    def loss(weight, x, target):
+        return F.cross_entropy((x @ weight).unsqueeze(0), target.unsqueeze(0))
+
+    given = tensor(tangrad, (3, 3)), tensor(tangrad, (2, 3), 5), tangrad.tensor([-100, 1])
+    found = tangrad.func.vmap(tangrad.func.grad(loss), (None, 0, 0))(*given)
+    assert tangrad.equal(found[0], tangrad.zeros(3, 3))
+    assert found[1].isfinite().all()

@@ -107,7 +107,8 @@ def _per_sample(per_class: Any, target: Any, ignore_index: int) -> Any:
 
 def _nll_vjp(g0: Any, self_meta: Any, target: Any, ignore_index: int, result1: Any) -> Any:
     zeros = g0.new_zeros(self_meta.shape)
-    owed = -(g0 * result1).unsqueeze(1)
+    # The mean of a batch that is ignored as a whole is 0 / 0, and no element owes anything.
+    owed = -(g0 * result1).masked_fill(target == ignore_index, 0).unsqueeze(1)
     if get_intercept() is None:  # nobody sees that what is new is written, which spares a copy
         return zeros.scatter_add_(1, _classes(target, ignore_index), owed)
     return zeros.scatter_add(1, _classes(target, ignore_index), owed)
