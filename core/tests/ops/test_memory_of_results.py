@@ -162,3 +162,13 @@ def test_stacked_images_lie_as_those_of_torch(rank):
     for dim in range(-rank - 1, rank + 1):
         for mixed in (False, True):
             assert found(tangrad, dim, mixed) == found(torch, dim, mixed)
+
+
+def test_a_tensor_that_is_not_broadcast_is_handed_on_itself(agree):
+    def program(t):
+        a, b = t.ones(2, 3, requires_grad=True), t.ones(3, requires_grad=True)
+        first, second = t.broadcast_tensors(a, b)
+        return first is a, second is b, t.broadcast_tensors(b)[0] is b
+
+    agree(program)
+    assert program(tangrad) == (True, False, True)

@@ -203,3 +203,13 @@ def test_the_inverse_of_composed_transforms_follows_their_list():
     assert composed.inv(composed(one)).allclose(one)
     composed.__init__([d.SigmoidTransform()])
     assert composed.inv(composed(one)).allclose(one)
+
+
+def test_a_parameter_that_is_not_broadcast_is_the_leaf_itself(agree):
+    def program(t):
+        mean = t.tensor([0.5, 1.0], requires_grad=True)
+        normal = t.distributions.Normal(mean, t.ones(2))
+        normal.log_prob(t.zeros(2)).sum().backward()
+        return normal.loc is mean, normal.loc.grad, repr(t.distributions.Laplace(mean[:1], 1.0))
+
+    agree(program)

@@ -449,7 +449,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Ints:
 def broadcast_tensors(tensors: Sequence[Any]) -> Any:
     """Expand tensors to the shape they broadcast to."""
     shape = broadcast_shapes(*(x.shape for x in tensors))
-    return tuple(x.expand(shape) for x in tensors)
+    return tuple(x if tuple(x.shape) == shape else x.expand(shape) for x in tensors)
 
 
 @composite(
