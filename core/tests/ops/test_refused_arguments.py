@@ -169,3 +169,16 @@ def test_a_complex_number_is_no_real_one():
         assert kind(tangrad.tensor(2 + 0j)) == 2
         with pytest.raises(RuntimeError, match="cannot be converted to type"):
             kind(tangrad.tensor(1.5j))
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [([1.0, -1.0], "negative"), ([1.0, float("nan")], "negative"), ([0.0, 0.0], "sum to zero")],
+)
+def test_weights_of_observations_are_checked(agree, weights, words):
+    def program(t):
+        return t.cov(t.ones(3, 2), aweights=t.tensor(weights))
+
+    agree(program, message=False)
+    with pytest.raises(RuntimeError, match=words):
+        program(tangrad)

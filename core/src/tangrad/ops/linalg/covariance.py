@@ -28,7 +28,7 @@ def _check_weights(name: str, weights: Any, columns: int, integral: bool) -> Non
             f"cov(): expected {name} to have the same numel as there are observations in the input "
             f"but got {weights.numel()} != {columns}"
         )
-    refuse_values(weights < 0, f"cov(): {name} cannot be negative")
+    refuse_values(~(weights >= 0), f"cov(): {name} cannot be negative, nor NaN")
 
 
 @composite(
@@ -90,6 +90,7 @@ def cov(self: Any, correction: int, fweights: Any, aweights: Any) -> Any:
         freedom: Any = max(count - correction, 0)
     else:
         total = weights.sum()
+        refuse_values(total == 0, "cov(): weights sum to zero, can't be normalized")
         mean = (x * weights).sum(1, keepdim=True) / total
         if aweights is None or correction == 0:
             freedom = total - correction
