@@ -407,3 +407,19 @@ def test_samples_of_ignored_targets_have_gradients_of_zero():
     found = tangrad.func.vmap(tangrad.func.grad(loss), (None, 0, 0))(*given)
     assert tangrad.equal(found[0], tangrad.zeros(3, 3))
     assert found[1].isfinite().all()
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_a_margin_that_is_just_kept_owes_nothing(agree, p):
+    def program(t):
+        found = []
+        for special in (1.0, float("nan"), float("inf")):
+            x = t.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, special]], requires_grad=True)
+            y = t.tensor([[1.0, 0.0, 2.0], [0.0, 2.0, special]], requires_grad=True)
+            first = t.nn.functional.multi_margin_loss(x, t.tensor([0, 1]), p=p)
+            second = t.nn.functional.multilabel_margin_loss(y, t.tensor([[0, 2, -1], [1, -1, 0]]))
+            (first + second).backward()
+            found += [first, second, x.grad, y.grad]
+        return found
+
+    agree(program)

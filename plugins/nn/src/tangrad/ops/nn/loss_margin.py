@@ -38,6 +38,11 @@ def _as_rows(name: str, input: Any, target: Any, per_class: bool) -> tuple[Any, 
     return rows, target.reshape(wanted)
 
 
+def _above_zero(missed: Any) -> Any:
+    """Give margins that are missed; one that is just kept, or is NaN, owes nothing."""
+    return tangrad.where(missed > 0, missed, 0)
+
+
 @composite(
     "multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0,"
     " Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')"
@@ -112,7 +117,7 @@ def multi_margin_loss(
             f"{list(weight.shape)}"
         )
     index = classes.unsqueeze(1)
-    missed = (margin - rows.gather(1, index) + rows).clamp(min=0)
+    missed = _above_zero(margin - rows.gather(1, index) + rows)
     missed = missed * missed if p == 2 else missed
     if weight is not None:
         missed = missed * weight.index_select(0, classes).unsqueeze(1)
@@ -161,7 +166,7 @@ def multilabel_margin_loss(
     hits = counts.to(tangrad.int64)
     is_target = tangrad.zeros_like(hits).scatter_add(1, places, hits) > 0
     # (N, targets, classes): what each other class lacks to each target.
-    missed = (1 - rows.gather(1, places).unsqueeze(2) + rows.unsqueeze(1)).clamp(min=0)
+    missed = _above_zero(1 - rows.gather(1, places).unsqueeze(2) + rows.unsqueeze(1))
     takes_part = counts.unsqueeze(2) & is_target.logical_not().unsqueeze(1)
     loss = missed.masked_fill(takes_part.logical_not(), 0).sum((1, 2)) / rows.shape[1]
     if reduction == "none" and input.ndim < 2:
