@@ -75,3 +75,14 @@ def test_a_copy_of_a_packet_is_itself():
     packet = tangrad.ops.aten.mm
     assert copy.copy(packet) is copy.deepcopy(packet) is packet
     assert pickle.loads(pickle.dumps(packet)) is packet
+
+
+@pytest.mark.parametrize("name", ["mm", "relu", "native_layer_norm"])
+def test_an_op_tells_its_names_as_an_overload(agree, name):
+    def program(t):
+        packet = getattr(t.ops.aten, name)
+        op = packet.default
+        told = op._overloadpacket is packet, op.namespace, op._opname, op._overloadname
+        return told, op._overloadpacket in {packet: 1}
+
+    agree(program)

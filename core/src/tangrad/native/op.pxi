@@ -184,6 +184,22 @@ cdef class Op:
         return getattr(aten, self.name)
 
     @property
+    def _overloadpacket(self):
+        return self.overloadpacket
+
+    @property
+    def namespace(self):
+        return "aten"
+
+    @property
+    def _opname(self):
+        return self.name
+
+    @property
+    def _overloadname(self):
+        return "default"
+
+    @property
     def kind(self):
         return ("pointwise", "reduction", "scan", "view", "kernel", "composite", "overload")[self.kind_]
 
