@@ -8,7 +8,7 @@ def test_a_gpu_is_told_by_pytorch_s_names(run):
         """
 import tangrad
 cuda = tangrad.cuda
-assert cuda.is_available() and not cuda.is_initialized()
+assert cuda.is_available() and not cuda.is_initialized() and not cuda._initialized
 assert cuda.device_count() == 2 and cuda.is_initialized()
 properties = cuda.get_device_properties(1)
 assert (properties.major, properties.minor) == cuda.get_device_capability(1) == (9, 0)

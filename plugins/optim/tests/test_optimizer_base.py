@@ -171,6 +171,7 @@ def test_an_optimizer_may_wrap_another_without_its_own_init():
     class Wrapper(optim.Optimizer):
         def __init__(self, inner):
             self.inner = inner
+            self._patch_step_function()
 
         def step(self, closure=None):
             return self.inner.step(closure)

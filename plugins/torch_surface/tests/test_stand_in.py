@@ -155,6 +155,9 @@ def test_what_libraries_of_models_import_is_there(tmp_path):
         assert torch._dynamo.allow_in_graph(abs) is abs
         torch._C._log_api_usage_once("a model was made")
         assert torch._C._get_default_device() == "cpu"
+        assert not torch._C._is_tracing()
+        from torch._vmap_internals import _vmap
+        assert _vmap(torch.sum)(torch.ones(2, 3)).tolist() == [3, 3]
         assert _dict_unflatten(*_dict_flatten({"a": 1})) == {"a": 1}
         assert _dict_flatten_with_keys({"a": 1}) == ([(MappingKey("a"), 1)], ["a"])
         print("imported")

@@ -57,6 +57,8 @@ def __getattr__(name: str) -> Any:
         return found
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
+    if name == "_initialized":  # libraries ask, so as not to wake the driver
+        return importlib.import_module(f"{__name__}.devices").is_initialized()
     if name == "default_generators":
         from tangrad_cuda.namespace.random import generators
 

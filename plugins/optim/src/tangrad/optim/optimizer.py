@@ -146,6 +146,12 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
+    def _patch_step_function(self) -> None:
+        """Do nothing: hooks surround `step` from the making of the class on.
+
+        Classes that hold another optimizer, and do not call `__init__`, call it.
+        """
+
     def _set_hooks(self) -> None:
         for name in _HOOK_REGISTRIES:
             self.__dict__.setdefault(name, OrderedDict())

@@ -133,6 +133,18 @@ def _prod_over(a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     return result
 
 
+def _vmap(
+    func: Callable[..., Any],
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    allow_none_pass_through: bool = False,
+) -> Callable[..., Any]:
+    """Return `func` over batches: what `torch.func.vmap` was before it was public."""
+    from tangrad.func import vmap
+
+    return vmap(func, in_dims, out_dims)
+
+
 # Private modules that other libraries import, and what they take from them.
 PRIVATE: dict[str, dict[str, Any]] = {
     "_jit_internal": {
@@ -166,6 +178,7 @@ PRIVATE: dict[str, dict[str, Any]] = {
         "BroadcastingList2": BroadcastingList,
         "BroadcastingList3": BroadcastingList,
     },
+    "_vmap_internals": {"_vmap": _vmap, "vmap": _vmap},
     "_awaits": {"__getattr__": lambda name: getattr(importlib.import_module(f"{OURS}_jit"), name)},
     "_tensor_str": {
         "PRINT_OPTS": _PrintOptions(),
@@ -310,7 +323,7 @@ def _show_private_names() -> None:
     compiled.show_as(STOOD_IN_FOR)  # libraries read `str(dtype)`, `repr(shape)` and the like
     compiled._TensorMeta = type(ours.Tensor)
     compiled._log_api_usage_once = lambda event: None
-    compiled._get_tracing_state = _get_tracing_state
+    compiled._get_tracing_state = compiled._is_tracing = _get_tracing_state
     compiled._get_default_device = lambda: ours.get_default_device().type
     compiled._nn = SimpleNamespace(
         _parse_to=lambda *args, **kwargs: importlib.import_module(

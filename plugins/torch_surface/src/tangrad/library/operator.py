@@ -83,6 +83,8 @@ class OpOverload:
         packet: OpOverloadPacket = getattr(op_namespaces[self.namespace], self._opname)
         return packet
 
+    _overloadpacket = overloadpacket
+
     def __str__(self) -> str:
         return f"{self.namespace}.{self._opname}.{self._overloadname}"
 
