@@ -225,3 +225,32 @@ def test_samples_of_a_wrong_shape_are_refused_as_without_a_batch(function, shape
         vmap(function)(*given)
     with pytest.raises(RuntimeError, match=message):
         function(*(x[0] for x in given))
+
+
+def test_chunks_draw_the_same_only_where_samples_do():
+    def draw(x):
+        return x + tangrad.rand(3)
+
+    def rows(randomness):
+        mapped = vmap(draw, randomness=randomness, chunk_size=2)
+        return {tuple(row) for row in mapped(tangrad.zeros(5, 3)).tolist()}
+
+    assert len(rows("same")) == 1
+    assert len(rows("different")) == 5
+    assert rows("same") != rows("same")
+
+
+@pytest.mark.parametrize("name", ["random_", "cauchy_", "log_normal_"])
+def test_a_tensor_without_a_batch_is_not_filled_differently(name):
+    shared = tangrad.ones(2)
+    with pytest.raises(RuntimeError, match="different inplace randomness on an unbatched tensor"):
+        vmap(lambda x: getattr(shared, name)() + x, randomness="different")(tangrad.ones(3, 2))
+    assert shared.tolist() == [1, 1]
+
+
+def test_places_are_not_drawn_alike_from_weights_that_differ():
+    with pytest.raises(RuntimeError, match="same randomness with a batched tensor"):
+        vmap(lambda w: w.multinomial(1), randomness="same")(tangrad.ones(3, 4))
+    shared = tangrad.ones(400)
+    places = vmap(lambda x: shared.multinomial(9) + x, randomness="same")(tangrad.zeros(3, 9))
+    assert places[0].equal(places[2])

@@ -225,6 +225,43 @@ def test_other_devices_draw_the_same() -> None:
     assert tangrad.randn(3, device="meta").is_meta
 
 
+@pytest.mark.parametrize(
+    "fill",
+    [
+        lambda x: x.random_(),
+        lambda x: x.cauchy_(),
+        lambda x: x.log_normal_(),
+        lambda x: x.geometric_(0.25),
+    ],
+)
+@pytest.mark.parametrize("randomness", ["same", "different"])
+def test_vmap_fills_by_every_distribution_as_pytorch(
+    fill: Callable[[Any], Any], randomness: str
+) -> None:
+    agree(lambda t: t.vmap(fill, randomness=randomness)(t.zeros(3, 5)))
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        tangrad.vmap(fill)(tangrad.zeros(3, 5))
+    shared = tangrad.zeros(5)
+    with pytest.raises(RuntimeError, match="inplace randomness on an unbatched tensor"):
+        tangrad.vmap(lambda x: fill(shared) + x, randomness="different")(tangrad.zeros(3, 5))
+
+
+@pytest.mark.parametrize("chunk_size", [1, 2, 4])
+def test_chunks_of_a_vmap_draw_the_same(chunk_size: int) -> None:
+    def program(t: Any) -> Any:
+        def noisy(x: Any) -> Any:
+            return x + t.rand_like(x)
+
+        mapped = t.vmap(noisy, randomness="same", chunk_size=chunk_size)
+        return t.stack([*mapped(t.zeros(5, 3)), t.rand(3)])
+
+    agree(program)
+
+
+def test_bernoulli_fills_transposed_tensors_in_their_order() -> None:
+    agree(lambda t: t.bernoulli(t.zeros(4, 6).t(), 0.5))
+
+
 @pytest.mark.parametrize("randomness", ["same", "different"])
 def test_vmap_draws_what_it_draws_in_pytorch(randomness: str) -> None:
     found = []

@@ -3,7 +3,7 @@
 import pytest
 
 import tangrad
-from tangrad import nn
+from tangrad import func, nn
 from tangrad.nn import functional as F
 
 
@@ -233,6 +233,24 @@ def test_the_method_decides_how_many_rows_a_chunk_has(monkeypatch, method, rows)
         tangrad.ones(32, 4), tangrad.ones(16, 4), tangrad.zeros(32).long(), options=options
     )
     assert seen == [rows] * (32 // rows)
+
+
+@pytest.mark.parametrize("arguments", [(0,), (1,), (0, 1, 2)])
+def test_chunks_of_rows_can_be_mapped(arguments):
+    targets = tangrad.tensor([[2, 0, 1, 0, 2], [1, 1, 0, 2, 0]])
+    x, w, b = (tensor(tangrad, shape) for shape in ((2, 5, 4), (3, 4), (3,)))
+
+    def losses_and_slopes(options):
+        def loss(x, w, b, targets):
+            return F.linear_cross_entropy(x, w, targets, linear_bias=b, options=options)
+
+        mapped = tangrad.vmap(func.grad_and_value(loss, arguments), (0, None, None, 0))
+        slopes, losses = mapped(x, w, b, targets)
+        return [losses, *slopes]
+
+    chunks = losses_and_slopes(nn.LinearCrossEntropyOptions(batch_chunk_size=2))
+    for found, wanted in zip(chunks, losses_and_slopes(None), strict=True):
+        tangrad.testing.assert_close(found, wanted)
 
 
 def test_options_of_chunks_are_checked():

@@ -123,7 +123,8 @@ def expanded(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stac
             return result
     if not stack.levels and out is None and python_dispatch.makes_wrapper(stack, functional, args):
         return python_dispatch.made_by_handler(stack, functional, args)
-    draws = functional.definition.random
+    target = functional.definition.schema.written
+    draws = functional.definition.random and (target < 0 or _C.level_of(args[target]) is not None)
     stack.creating += draws
     try:
         return _C.call_recorded(

@@ -8,6 +8,7 @@ from typing import Any
 from tangrad import _C
 from tangrad.dispatch.batching import BatchLevel
 from tangrad.dispatch.stack import entered
+from tangrad.random.generator import fork_rng
 from tangrad.utils._pytree import broadcast_prefix, tree_flatten, tree_unflatten
 
 InDims = int | tuple[Any, ...] | None
@@ -223,7 +224,9 @@ def _run_chunks(
             x if d is None else x.narrow(d, start, length)
             for x, d in zip(leaves, dims, strict=True)
         ]
-        pieces.append(_run(func, length, part, dims, spec, out_dims, randomness))
+        # What is the same for all samples is so in whichever chunk they are.
+        with fork_rng(enabled=randomness == "same" and start + length < size):
+            pieces.append(_run(func, length, part, dims, spec, out_dims, randomness))
     flat = [tree_flatten(p) for p in pieces]
     out_spec = flat[0][1]
     places = broadcast_prefix(

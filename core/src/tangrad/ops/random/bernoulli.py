@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import tangrad
@@ -114,8 +115,9 @@ bernoulli_ = overload("bernoulli_", "bernoulli_number_", "bernoulli_elements_", 
 def bernoulli_p(self: Any, p: float, generator: Any) -> Any:
     """Draw 1 with probability p, else 0, in the shape and dtype of a tensor."""
     refuse_same("bernoulli", self)
-    drawn = self.clone() if self.requires_grad else tangrad.empty_like(self)
-    return drawn.bernoulli_(p, generator=generator)
+    dense = tangrad.contiguous_format  # numbers are drawn in the order of memory
+    made = self.clone if self.requires_grad else partial(tangrad.empty_like, self)
+    return made(memory_format=dense).bernoulli_(p, generator=generator)
 
 
 bernoulli = overload("bernoulli", "bernoulli_tensor", "bernoulli_p")

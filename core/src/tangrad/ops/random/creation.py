@@ -375,6 +375,7 @@ def multinomial(input: Any, num_samples: int, replacement: bool, generator: Any)
             "cannot sample n_sample > prob_dist.size(-1) samples without replacement, got "
             f"{num_samples} > {input.shape[-1]}"
         )
+    refuse_same("multinomial", input)
     weights = input.detach()
     _check_weights(weights)
     engine = random_sequential.engine_of(generator, weights.device)

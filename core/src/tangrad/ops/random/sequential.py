@@ -7,9 +7,12 @@ tensor is filled in the order of its memory, as PyTorch's CPU fills it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import tangrad
+from tangrad import _C
 from tangrad.ops.views.geometry import dtype_name, numel_of
 from tangrad.random.generator import Generator, get_default_generator
 
@@ -88,19 +91,26 @@ def exponential(self: Any, lambd: float, generator: Any) -> Any:
     return _fill(self, generator.exponential(_count(self), lambd))
 
 
+def _fill_in_levels(self: Any, draw: Callable[[int], Any]) -> Any:
+    """Fill a tensor for a composite: `vmap` knows what it does with draws of `random_between_`."""
+    source = Generator(self.device)
+    source.sequential = SimpleNamespace(integers=lambda count, *bounds: draw(count))
+    return _C.lookup_op("random_between_")(self, 0, 1, generator=source)
+
+
 def cauchy(self: Any, median: float, sigma: float, generator: Any) -> Any:
     """Serve `cauchy_`."""
-    return _fill(self, generator.cauchy(_count(self), median, sigma))
+    return _fill_in_levels(self, lambda count: generator.cauchy(count, median, sigma))
 
 
 def log_normal(self: Any, mean: float, std: float, generator: Any) -> Any:
     """Serve `log_normal_`."""
-    return _fill(self, generator.log_normal(_count(self), mean, std))
+    return _fill_in_levels(self, lambda count: generator.log_normal(count, mean, std))
 
 
 def geometric(self: Any, p: float, generator: Any) -> Any:
     """Serve `geometric_`."""
-    return _fill(self, generator.geometric(_count(self), p))
+    return _fill_in_levels(self, lambda count: generator.geometric(count, p))
 
 
 def slopes(self: Any, lower: float, upper: float, generator: Any) -> Any:
@@ -128,7 +138,7 @@ def random_in_full(self: Any, generator: Any) -> Any:
     wide = name in ("int64", "float64")
     digits = _FLOAT_DIGITS.get(name)
     size = 2**digits + 1 if digits else _FULL_RANGE.get(name, 2**63)
-    return _fill(self, generator.whole_range(_count(self), size, wide))
+    return _fill_in_levels(self, lambda count: generator.whole_range(count, size, wide))
 
 
 def bernoulli_tensor(self: Any, generator: Any) -> Any:

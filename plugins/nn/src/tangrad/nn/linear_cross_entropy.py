@@ -120,17 +120,23 @@ def _check(input: Any, linear_weight: Any, target: Any, linear_bias: Any, ignore
 class _Chunked(Function):
     """Losses of the rows, of which no more is kept than input, weights and targets."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, rows: int, dtype: Any, ignored: int, *tensors: Any) -> Any:
+    def forward(rows: int, dtype: Any, ignored: int, *tensors: Any) -> Any:
         """Return the loss of each row."""
-        ctx.rows, ctx.dtype, ctx.ignored = rows, dtype, ignored
-        ctx.save_for_backward(*tensors)
         input, weight, target, bias, class_weight = tensors
         losses = [
             _row_losses(input[part], weight, target[part], bias, class_weight, ignored, dtype)
             for part in _parts(input.shape[0], rows)
         ]
         return tangrad.cat(losses) if losses else input.new_zeros((0,), dtype=dtype)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Keep what backward computes the scores from."""
+        ctx.rows, ctx.dtype, ctx.ignored = inputs[:3]
+        ctx.save_for_backward(*inputs[3:])
 
     @staticmethod
     @once_differentiable
@@ -142,22 +148,17 @@ class _Chunked(Function):
         sums: list[Any] = [None, None]
         for part in _parts(input.shape[0], ctx.rows):
             given = (input[part], weight, bias)
-            leaves = [
-                x.detach().requires_grad_() if need and x is not None else x
-                for x, need in zip(given, needs, strict=True)
-            ]
-            with tangrad.enable_grad():
-                losses = _row_losses(
-                    leaves[0],
-                    leaves[1],
-                    target[part],
-                    leaves[2],
-                    class_weight,
-                    ctx.ignored,
-                    ctx.dtype,
-                )
-            wanted = [x for x, need in zip(leaves, needs, strict=True) if need]
-            found = iter(tangrad.autograd.grad(losses, wanted, g[part]))
+
+            def losses(
+                *wanted: Any, given: tuple[Any, ...] = given, target: Any = target[part]
+            ) -> Any:
+                left = iter(wanted)
+                x, w, b = (next(left) if n else t for t, n in zip(given, needs, strict=True))
+                return _row_losses(x, w, target, b, class_weight, ctx.ignored, ctx.dtype)
+
+            wanted = [x for x, need in zip(given, needs, strict=True) if need]
+            _, pull = tangrad.func.vjp(losses, *wanted)
+            found = iter(pull(g[part]))
             if needs[0]:
                 by_input.append(next(found))
             for i in (0, 1):
