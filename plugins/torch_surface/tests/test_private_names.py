@@ -150,6 +150,17 @@ def test_an_alias_is_refused_beside_pytorch():
     assert "PyTorch itself is installed" in done.stderr
 
 
+def test_refs_tell_the_shape_to_which_shapes_broadcast():
+    from tangrad.compat.stand_in import PRIVATE
+
+    shape_of = PRIVATE["_refs"]["_broadcast_shapes"]
+    assert shape_of((3, 1), None, tangrad.ones(4).shape) == [3, 4]
+    assert shape_of(()) == []
+    assert shape_of(None, None) is None
+    with pytest.raises(RuntimeError, match="broadcast"):
+        shape_of((2,), (3,))
+
+
 def test_products_of_refs_go_over_several_dimensions():
     from tangrad.compat.stand_in import PRIVATE
 

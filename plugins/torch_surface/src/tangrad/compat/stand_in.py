@@ -145,6 +145,14 @@ def _vmap(
     return vmap(func, in_dims, out_dims)
 
 
+def _shape_of_all(*shapes: Any) -> list[int] | None:
+    """Return the shape to which shapes broadcast, those of numbers being None."""
+    from tangrad import broadcast_shapes
+
+    given = [shape for shape in shapes if shape is not None]
+    return list(broadcast_shapes(*given)) if given else None
+
+
 # Private modules that other libraries import, and what they take from them.
 PRIVATE: dict[str, dict[str, Any]] = {
     "_jit_internal": {
@@ -199,7 +207,7 @@ PRIVATE: dict[str, dict[str, Any]] = {
         for place in ("", ".fft", ".linalg", ".nn", ".nn.functional", ".special")
     },
 }
-PRIVATE["_refs"]["prod"] = _prod_over
+PRIVATE["_refs"].update(prod=_prod_over, _broadcast_shapes=_shape_of_all)
 
 
 class Finder:
