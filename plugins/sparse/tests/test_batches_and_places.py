@@ -219,3 +219,123 @@ def test_norms_take_no_dtype_and_keep_no_dimension():
             x.norm(p="fro", dtype=f.float64)
         with pytest.raises(RuntimeError, match="does not support 'dtype'"):
             x.norm(p=0, dtype=f.float64)
+
+
+def coo(f, dtype=None):
+    values = f.tensor([1.0, 2.0, 3.0]).to(dtype or f.float32)
+    return f.sparse_coo_tensor(f.tensor([[0, 1, 1], [2, 0, 2]]), values, (2, 3))
+
+
+OUTSIDE = {
+    "softmax": lambda f, x: f.sparse.softmax(x, 2),
+    "log_softmax": lambda f, x: f.sparse.log_softmax(x, -3),
+    "sum": lambda f, x: f.sparse.sum(x, 5),
+}
+
+
+@pytest.mark.parametrize("use", OUTSIDE.values(), ids=OUTSIDE.keys())
+def test_dimensions_that_there_are_not_are_refused(use):
+    for f in (tangrad, torch):
+        with pytest.raises(IndexError, match="Dimension out of range"):
+            use(f, coo(f))
+
+
+REFUSED = {
+    "one dimension twice": (lambda f, x: f.sparse.sum(x, (0, -2)), "multiple times"),
+    "a vector of another length": (lambda f, x: x @ f.ones(4), "mv: expected self.size"),
+    "a matrix of another size": (lambda f, x: x @ f.ones(4, 5), "3.*4"),
+    "sparse by sparse": (lambda f, x: x // x, "Sparse floor division requires"),
+    "dense by sparse": (lambda f, x: f.ones(2, 3) // x, "Sparse floor division requires"),
+    "another shape": (lambda f, x: x + f.ones(2, 2).to_sparse(), "expected .*size"),
+    "a size that elements do not fit": (
+        lambda f, x: x.resize_as_(f.zeros(1, 1).to_sparse()),
+        "shrinking the size of sparse dimensions",
+    ),
+}
+
+
+@pytest.mark.parametrize(("use", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_does_not_fit_is_refused(use, words):
+    for f in (tangrad, torch):
+        with pytest.raises(RuntimeError, match=words):
+            use(f, coo(f))
+
+
+def test_softmax_is_of_coo_tensors():
+    for f in (tangrad, torch):
+        with pytest.raises(NotImplementedError, match="softmax"):
+            f.sparse.softmax(coo(f).to_sparse_csr(), 1)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "int64", "float64"])
+def test_elements_keep_their_dtype(dtype):
+    def program(f):
+        x = coo(f, getattr(f, dtype))
+        picked = [x[1], x[1, 2], x[0, 0], x // 2]
+        return [str(p.dtype).rpartition(".")[2] for p in picked], [p.sum().item() for p in picked]
+
+    both(program)
+
+
+def test_places_change_in_place():
+    def program(f):
+        x, y = coo(f), coo(f)
+        moved = [x.transpose_(0, 1), y.t_()]
+        cube = f.ones(2, 3, 4).to_sparse(2)
+        cube.transpose_(1, 0)
+        small = f.zeros(2, 2).to_sparse().resize_as_(f.zeros(4, 5, 2).to_sparse(2))
+        scalar = f.tensor(2.0).to_sparse().transpose(0, -1)
+        return [
+            [t.to_dense().tolist() for t in moved], tuple(x.shape), list(cube.shape),
+            (list(small.shape), small.sparse_dim(), small.dense_dim()), scalar.to_dense().item(),
+        ]  # fmt: skip
+
+    both(program)
+
+
+def test_fewer_than_two_elements_are_coalesced():
+    def program(f):
+        none = f.sparse_coo_tensor(f.zeros(2, 0, dtype=f.int64), f.zeros(0), (2, 3))
+        one = f.sparse_coo_tensor([[1], [2]], [3.0], (2, 3))
+        return [
+            none.is_coalesced(),
+            one.is_coalesced(),
+            coo(f).is_coalesced(),
+            one.values().tolist(),
+        ]
+
+    both(program)
+
+
+def test_products_stay_sparse_by_their_older_names():
+    def program(f):
+        x, b, c = coo(f), f.arange(6.0).reshape(3, 2), f.ones(2, 2).to_sparse()
+        found = [
+            x.smm(b), f.smm(x, b), c.sspaddmm(x, b, beta=2, alpha=-1), f.sspaddmm(c, x, b),
+            f.saddmm(c, x, b, beta=0.5),
+        ]  # fmt: skip
+        return [(t.layout is f.sparse_coo, t.to_dense().tolist()) for t in found]
+
+    both(program)
+    with pytest.raises(RuntimeError, match="sspaddmm: expected a sparse_coo matrix"):
+        coo(tangrad).sspaddmm(tangrad.ones(2, 3), tangrad.ones(3, 3))
+
+
+@pytest.mark.parametrize(
+    ("diagonals", "offsets", "shape", "words"),
+    [
+        ((1, 3), [0], (3, 3, 3), "Output shape must be 2d"),
+        ((1, 3), [0], (3,), "Output shape must be 2d"),
+        ((2, 3), [0, 0], (3, 3), "duplicate values"),
+        ((2, 3), [0], (3, 3), "Number of diagonals"),
+        ((2, 3), [0, 1.5], (3, 3), "must have dtype Long"),
+        ((2, 3, 3), [0, 1], (3, 3), "must be vector or matrix"),
+        ((2, 3), [[0, 1]], (3, 3), "must be scalar or vector"),
+    ],
+)
+def test_diagonals_that_make_no_matrix_are_refused(diagonals, offsets, shape, words):
+    for f in (tangrad, torch):
+        with pytest.raises(RuntimeError, match=words):
+            f.sparse.spdiags(f.ones(diagonals), f.tensor(offsets), shape)
+        with pytest.raises(RuntimeError, match="Only output layouts"):
+            f.sparse.spdiags(f.ones(1, 3), f.tensor([0]), (3, 3), f.strided)

@@ -130,6 +130,8 @@ def resize_(self: Any, *size: Any, memory_format: Any = None) -> _C.Tensor:
 
 def resize_as_(self: Any, the_template: Any, *, memory_format: Any = None) -> _C.Tensor:
     """Resize to the shape of another tensor, in its layout for `preserve_format`."""
+    if self.layout is not _C.strided:
+        return self.resize_as_sparse_(the_template)
     shape = tuple(the_template.shape)
     if memory_format is not _C.preserve_format:
         return resize_(self, shape, memory_format=memory_format)

@@ -26,9 +26,24 @@ def make(indices: Any, values: Any, shape: Any, coalesced: bool = False) -> Any:
         COO,
         {"indices": indices, "values": values},
         shape,
-        metadata={COALESCED: bool(coalesced)},
+        metadata={COALESCED: bool(coalesced) or (values.ndim > 0 and values.shape[0] < 2)},
         dtype=values.dtype,
     )
+
+
+def place_of(name: str, dim: int, rank: int) -> int:
+    """Return a dimension counted from the first one.
+
+    Raises:
+        IndexError: there is no such dimension.
+    """
+    rank = max(rank, 1)
+    if not -rank <= dim < rank:
+        raise IndexError(
+            f"{name}: Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], "
+            f"but got {dim})"
+        )
+    return dim % rank
 
 
 def parts(t: Any) -> tuple[Any, Any]:
@@ -248,6 +263,21 @@ def resize_(t: Any, size: Any, sparse_dim: int, dense_dim: int) -> Any:
     return replace_components(t, given, shape=size, writer="sparse_resize_")
 
 
+def resize_as_sparse_(t: Any, the_template: Any) -> Any:
+    """Give a tensor the size of another sparse one, in place.
+
+    Raises:
+        NotImplementedError: the template is not of this layout.
+        RuntimeError: the elements of the tensor do not fit the size.
+    """
+    if the_template.layout is not COO:
+        raise NotImplementedError(
+            f"resize_as_: a tensor of layout {t.layout} takes the size of another one, got "
+            f"{the_template.layout}"
+        )
+    return resize_(t, the_template.shape, _sparse_dim(the_template), _dense_dim(the_template))
+
+
 def resize_and_clear_(t: Any, size: Any, sparse_dim: int, dense_dim: int) -> Any:
     """Empty a tensor and give it another size, in place."""
     held = components(t)
@@ -321,6 +351,7 @@ Coo.methods = {
     "_dimI": _sparse_dim,
     "_dimV": _dense_dim,
     "sparse_resize_": resize_,
+    "resize_as_sparse_": resize_as_sparse_,
     "sparse_resize_and_clear_": resize_and_clear_,
 }
 

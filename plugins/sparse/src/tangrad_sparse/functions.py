@@ -261,6 +261,16 @@ def hsmm(input: Any, mat2: Any) -> Any:
     return hspmm(input, mat2)
 
 
+@composite(
+    "saddmm(Tensor input, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    method=False,
+    samples=lambda s: [],
+)
+def saddmm(input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+    """Compute beta input + alpha mat1 mat2 as a COO matrix: an older name of `sspaddmm`."""
+    return products.sspaddmm(input, mat1, mat2, beta=beta, alpha=alpha)
+
+
 def mm(mat1: Any, mat2: Any, reduce: str = "sum") -> Any:
     """Multiply two matrices, one sparse at least; the gradient of a sparse one has its places.
 
@@ -301,10 +311,15 @@ def sum(input: Any, dim: Any = None, dtype: Any = None) -> Any:
 
 
 def _by_row(name: str, input: Any, dim: int, dtype: Any) -> Any:
+    if input.layout is not coo.COO:
+        raise NotImplementedError(
+            f"sparse.{name}: not of a tensor of layout {input.layout}; convert it by to_sparse()"
+        )
+    dim = coo.place_of(f"sparse.{name}", dim, input.ndim)
     t = coo.coalesce(input)
     indices, values = coo.parts(t)
     values = values if dtype is None else values.to(dtype)
-    dim, count = dim % t.ndim, indices.shape[0]
+    count = indices.shape[0]
     if dim >= count:
         found = getattr(tangrad, name)(values, dim - count + 1)
         return coo.make(indices, found, t.shape, True)
@@ -337,7 +352,30 @@ def spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None) -> Any
     Args:
         diagonals: (d, n) or (n,). offsets: (d,), or a number: above the main one if positive.
         shape: of the matrix. layout: `sparse_coo` (the default), `sparse_csr` or `sparse_csc`.
+
+    Raises:
+        RuntimeError: diagonals, offsets and shape do not fit, or there is no such layout.
     """
+    wrong = None
+    if len(shape) != 2:
+        wrong = f"Output shape must be 2d, got {list(shape)}"
+    elif diagonals.ndim not in (1, 2):
+        wrong = f"Diagonals must be vector or matrix, got shape {list(diagonals.shape)}"
+    elif offsets.ndim > 1:
+        wrong = f"Offsets must be scalar or vector, got shape {list(offsets.shape)}"
+    elif offsets.dtype is not tangrad.int64:
+        wrong = f"Offset Tensor must have dtype Long but got {offsets.dtype}"
+    elif layout not in (None, coo.COO, compressed.CSR, compressed.LAYOUTS["sparse_csc"]):
+        wrong = f"Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {layout}"
+    elif (diagonals.shape[0] if diagonals.ndim == 2 else 1) != offsets.numel():
+        wrong = (
+            f"Number of diagonals ({diagonals.shape[0] if diagonals.ndim == 2 else 1}) does not "
+            f"match the number of offsets ({offsets.numel()})"
+        )
+    elif len(set(offsets.reshape((-1,)).tolist())) < offsets.numel():
+        wrong = "Offset tensor contains duplicate values"
+    if wrong is not None:
+        raise RuntimeError(f"spdiags: {wrong}")
     rows = diagonals.reshape((1, -1)) if diagonals.ndim == 1 else diagonals
     found = [rows.reshape((-1,))[:0]]
     places = [tangrad.zeros((2, 0), dtype=tangrad.int64, device=rows.device)]

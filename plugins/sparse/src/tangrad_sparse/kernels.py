@@ -29,6 +29,7 @@ from tangrad_sparse.coo import (
     is_coalesced,
     make,
     parts,
+    place_of,
     settled,
 )
 
@@ -90,8 +91,9 @@ def _is_number(x: Any) -> bool:
 def _same_shape(name: str, a: Any, b: Any) -> None:
     if tuple(a.shape) != tuple(b.shape):
         raise RuntimeError(
-            f"{name}: expected 'self' and 'other' to have same size, but self is {list(a.shape)} "
-            f"while other is {list(b.shape)} (a sparse operand is not broadcast)"
+            f"{name}: expected 'self' and 'other' to have same size, but self has size "
+            f"{list(a.shape)} while other has size {list(b.shape)} (a sparse operand is not "
+            "broadcast)"
         )
 
 
@@ -259,7 +261,11 @@ def mul_(a: Any, b: Any) -> Any:
 def div(a: Any, b: Any, rounding_mode: Any = None) -> Any:
     """Divide a sparse tensor by a number."""
     if not _is_number(b):
-        raise RuntimeError("Sparse division requires a scalar or zero-dim dense tensor divisor")
+        kind = "Sparse floor division" if rounding_mode == "floor" else "Sparse division"
+        raise RuntimeError(
+            f"{kind} requires a scalar or zero-dim dense tensor divisor (got shape "
+            f"{list(b.shape)} of layout {b.layout} for divisor)"
+        )
     a = a if rounding_mode is None else _distinct(a)
     return _scaled(a, lambda values: tangrad.div(values, b, rounding_mode=rounding_mode))
 
@@ -267,6 +273,16 @@ def div(a: Any, b: Any, rounding_mode: Any = None) -> Any:
 def div_(a: Any, b: Any, rounding_mode: Any = None) -> Any:
     """Divide a sparse tensor by a number, in place."""
     return _overwrite(a, div(a, b, rounding_mode), "div_")
+
+
+def floor_divide(a: Any, b: Any) -> Any:
+    """Divide a sparse tensor by a number, and round down."""
+    return div(a, b, "floor")
+
+
+def floor_divide_(a: Any, b: Any) -> Any:
+    """Divide a sparse tensor by a number in place, and round down."""
+    return div_(a, b, "floor")
 
 
 def zero_(t: Any) -> Any:
@@ -340,7 +356,9 @@ def total(t: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> 
     indices, values = parts(t)
     if dtype is not None:
         values = values.to(dtype)
-    dims = sorted({d % t.ndim for d in _dims(dim)}) if dim is not None else []
+    dims = sorted(place_of("sum", d, t.ndim) for d in _dims(dim))
+    if len(set(dims)) < len(dims):
+        raise RuntimeError(f"sum: {dim} names a dimension that appears multiple times in the list")
     if not dims:
         return values.sum()
     count = indices.shape[0]
@@ -397,6 +415,7 @@ RECORDED: dict[str, Callable[..., Any]] = {
     "sub": sub,
     "mul": mul,
     "div": div,
+    "floor_divide": floor_divide,
     "norm": norm,
     "permute": movement.permute,
     "transpose": movement.transpose,
@@ -429,6 +448,9 @@ UNRECORDED: dict[str, Callable[..., Any]] = {
     "sub_": sub_,
     "mul_": mul_,
     "div_": div_,
+    "floor_divide_": floor_divide_,
+    "transpose_": movement.transpose_,
+    "t_": movement.t_,
     "zero_": zero_,
     **{
         f"{name}_": _in_place_on_values(name)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tangrad
-from tangrad.plugin import component, components
+from tangrad.plugin import component, components, metadata, replace_components
 from tangrad_sparse import products
 from tangrad_sparse.compressed import is_compressed, like, to_indices, transposed
 from tangrad_sparse.compressed import make as make_compressed
-from tangrad_sparse.coo import is_coalesced, make, parts
+from tangrad_sparse.coo import COO, is_coalesced, make, parts, place_of
 
 
 def permute(t: Any, dims: Any) -> Any:
     """Reorder dimensions; the sparse ones and the dense ones among themselves."""
-    order = [d % t.ndim for d in dims]
+    order = [place_of("permute", d, t.ndim) for d in dims]
     if is_compressed(t):
         last = list(range(t.ndim))
         if order == last:
@@ -45,7 +46,9 @@ def permute(t: Any, dims: Any) -> Any:
 def transpose(t: Any, dim0: int, dim1: int) -> Any:
     """Exchange two dimensions."""
     order = list(range(t.ndim))
-    first, second = dim0 % t.ndim, dim1 % t.ndim
+    first, second = (place_of("transpose", dim, t.ndim) for dim in (dim0, dim1))
+    if first == second:
+        return t
     order[first], order[second] = order[second], order[first]
     return permute(t, order)
 
@@ -55,6 +58,26 @@ def matrix_transpose(t: Any) -> Any:
     if t.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {t.ndim}D")
     return permute(t, tuple(reversed(range(t.ndim))))
+
+
+def _moved_in_place(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the in-place form of a movement, which gives a COO tensor another shape."""
+
+    def kernel(t: Any, *dims: Any) -> Any:
+        if t.layout is not COO:
+            raise NotImplementedError(
+                f"{name} of a tensor of layout {t.layout}: use the form that returns a new tensor"
+            )
+        found = function(t, *dims)
+        return replace_components(
+            t, components(found), metadata=metadata(found), shape=found.shape, writer=name
+        )
+
+    return kernel
+
+
+transpose_ = _moved_in_place("transpose_", transpose)
+t_ = _moved_in_place("t_", matrix_transpose)
 
 
 def _kept(t: Any, mask: Any, indices: Any, shape: Any) -> Any:
@@ -87,7 +110,7 @@ def select(t: Any, dim: int, index: int) -> Any:
         return make(indices, values.select(dim - count + 1, index), shape, is_coalesced(t))
     mask = indices[dim] == index
     if count == 1:
-        return values[mask].sum(0)
+        return values[mask].sum(0, dtype=values.dtype)
     others = indices[[d for d in range(count) if d != dim]]
     return _kept(t, mask, others, shape)
 

@@ -13,8 +13,8 @@ from tangrad_sparse.coo import COO, coalesce, make, parts
 def _check(name: str, a: Any, b: Any) -> None:
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise RuntimeError(
-            f"{name}: mat1 and mat2 shapes cannot be multiplied ({list(a.shape)} and "
-            f"{list(b.shape)})"
+            f"{name}: mat1 and mat2 shapes cannot be multiplied "
+            f"({'x'.join(map(str, a.shape))} and {'x'.join(map(str, b.shape))})"
         )
     if a.dtype is not b.dtype:
         raise RuntimeError(f"{name}: expected mat1 and mat2 of one dtype, got {a.dtype}, {b.dtype}")
@@ -114,6 +114,10 @@ mm = product
 
 def mv(a: Any, x: Any) -> Any:
     """Multiply a matrix and a vector."""
+    if a.ndim != 2 or x.ndim != 1 or a.shape[1] != x.shape[0]:
+        raise RuntimeError(
+            f"mv: expected self.size(-1) == vec.size(-1), got {list(a.shape)} and {list(x.shape)}"
+        )
     if a.layout is tangrad.strided or x.layout is not tangrad.strided:
         return mm(a, x.to_dense().unsqueeze(1)).squeeze(1)
     return with_dense(a, x.unsqueeze(1)).squeeze(1)
@@ -129,6 +133,28 @@ def addmm(c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     if beta == 0:
         return found
     return (c if beta == 1 else c * beta) + found
+
+
+def smm(a: Any, b: Any) -> Any:
+    """Multiply a COO matrix and a dense one into a COO matrix."""
+    return product(a, b).to_sparse()
+
+
+def sspaddmm(c: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Compute beta c + alpha a b of COO matrices c and a and a dense one, as a COO matrix.
+
+    Raises:
+        RuntimeError: c or a is not of this layout, or the shapes do not fit.
+    """
+    for matrix in (c, a):
+        if matrix.layout is not COO:
+            raise RuntimeError(f"sspaddmm: expected a sparse_coo matrix, got {matrix.layout}")
+    found = smm(a, b)
+    found = found if alpha == 1 else found * alpha
+    return found + (c if beta == 1 else c * beta)
+
+
+COO.definition.methods.update(smm=smm, sspaddmm=sspaddmm)
 
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
