@@ -339,3 +339,49 @@ def test_diagonals_that_make_no_matrix_are_refused(diagonals, offsets, shape, wo
             f.sparse.spdiags(f.ones(diagonals), f.tensor(offsets), shape)
         with pytest.raises(RuntimeError, match="Only output layouts"):
             f.sparse.spdiags(f.ones(1, 3), f.tensor([0]), (3, 3), f.strided)
+
+
+def test_a_mask_passes_gradients_to_places_without_elements():
+    def program(f):
+        x = f.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 2.0], (2, 2)).requires_grad_()
+        wider = f.sparse_coo_tensor([[0, 1], [1, 1]], [1.0, 1.0], (2, 2)).coalesce()
+        found = []
+        for masks in ([wider], [x.detach(), wider]):
+            x.grad, y = None, x
+            for mask in masks:
+                y = y.sparse_mask(mask)
+            (y.to_dense() * f.tensor(WEIGHT)).sum().backward()
+            found += [y.detach().to_dense().tolist(), x.grad.layout is f.sparse_coo]
+            found.append(x.grad.to_dense().tolist())
+        return found
+
+    both(program)
+
+
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_csc"])
+def test_zeros_in_another_layout_keep_dense_dimensions(layout):
+    def program(f):
+        x = f.ones(2, 3, 4).to_sparse_csr(dense_dim=1)
+        zeros = f.zeros_like(x, layout=getattr(f, layout))
+        return tuple(zeros.shape), zeros.sparse_dim(), zeros.dense_dim(), zeros._nnz()
+
+    both(program)
+
+
+def test_sparse_numbers_multiply_either_way():
+    def program(f):
+        parts = f.zeros(0, 3, dtype=f.int64), f.tensor([1, 2, 3], dtype=f.int32)
+        number, factor = f.sparse_coo_tensor(*parts, ()), f.tensor(2.5).to_sparse()
+        found = [number * factor, factor * number]
+        return [(str(t.dtype)[-7:], t._nnz(), t.to_dense().item()) for t in found]
+
+    both(program)
+
+
+def test_adding_no_elements_needs_no_equal_sparse_dimensions():
+    def program(f):
+        none, x = f.zeros(2, 3).to_sparse(1), coo(f)
+        found = [x + none, none + x, f.add(none, x, alpha=2), x - none]
+        return [(t.sparse_dim(), t.to_dense().tolist()) for t in found]
+
+    both(program)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad.autograd import Function
 from tangrad.plugin import components, register_conversion, to_layout
 from tangrad_sparse import compressed, coo
 
@@ -82,6 +83,27 @@ def _register(layout: Any) -> None:
     register_conversion(f"to_{layout.name}", convert)
 
 
+class _Picked(Function):
+    """The elements of a COO tensor at the places of another; its gradient has these places."""
+
+    @staticmethod
+    def forward(t: Any, mask: Any) -> Any:
+        """Pick the elements, 0 where the tensor has none."""
+        values = mask.layout.definition.picked(mask, t.to_dense())["values"]
+        return compressed.with_values(mask, values)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Keep the places."""
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        """Return the gradient at the places."""
+        (mask,) = ctx.saved_tensors
+        return to_coo(sparse_mask(g, mask)), None
+
+
 def sparse_mask(t: Any, mask: Any) -> Any:
     """Return the elements of a tensor at the places of a sparse one, in its layout."""
     if not isinstance(mask, tangrad.Tensor):
@@ -93,6 +115,8 @@ def sparse_mask(t: Any, mask: Any) -> Any:
         )
     if mask.layout is not coo.COO and not compressed.is_compressed(mask):
         raise NotImplementedError(f"sparse_mask: a mask of layout {mask.layout}")
+    if t.layout is coo.COO and t.requires_grad and tangrad.is_grad_enabled():
+        return _Picked.apply(t, mask)
     values = mask.layout.definition.picked(mask, t.to_dense())["values"]
     return compressed.with_values(mask, values)
 

@@ -15,6 +15,7 @@ from tangrad.plugin import component, components, register_kernel, replace_compo
 from tangrad_sparse import movement, products
 from tangrad_sparse.compressed import (
     LAYOUTS,
+    from_coo,
     is_compressed,
     like,
     to_indices,
@@ -115,6 +116,11 @@ def add(a: Any, b: Any, alpha: Any = 1) -> Any:
     b = _as_coo(b)
     first, second = parts(a), parts(b)
     if first[0].shape[0] != second[0].shape[0]:
+        dtype = tangrad.promote_types(a.dtype, b.dtype)
+        if not second[1].shape[0]:
+            return a.to(dtype)
+        if not first[1].shape[0]:
+            return (b if alpha == 1 else mul(b, alpha)).to(dtype)
         raise RuntimeError(
             "add: expected 'self' and 'other' to have same number of sparse dimensions, got "
             f"{first[0].shape[0]} and {second[0].shape[0]}"
@@ -199,7 +205,10 @@ def mul(a: Any, b: Any) -> Any:
     if a.layout is tangrad.strided:
         return mul(b, a)
     if b.layout is not tangrad.strided and 0 in (a.ndim, b.ndim):
-        factor, other = (a, b) if a.ndim == 0 else (b, a)
+        single = a.ndim == 0 and (b.ndim > 0 or is_coalesced(a))
+        factor, other = (a, b) if single else (b, a)
+        if a.ndim == b.ndim:
+            other = other.to(tangrad.promote_types(a.dtype, b.dtype))
         return mul(other, factor.to_dense())
     shape = tangrad.broadcast_shapes(a.shape, b.shape)
     a = broadcast_to(a, shape)
@@ -307,8 +316,12 @@ def _empty_like(
     if layout not in (None, t.layout):
         dtype, device = dtype or t.dtype, device or t.device
         options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+        if layout is not tangrad.strided:  # dense dimensions stay dense
+            made = _as_coo(_emptied(t, dtype))
+            made = (made if layout is COO else from_coo(made, layout)).to(device)
+            return made.requires_grad_() if requires_grad else made
         if memory_format is None:
-            return tangrad.zeros(t.shape, layout=layout, **options)
+            return tangrad.zeros(t.shape, **options)
         strided = tangrad.empty(t.shape, memory_format=memory_format, **options)
         return strided.detach().zero_().requires_grad_(requires_grad)
     made = _emptied(t, dtype)
