@@ -102,3 +102,20 @@ def test_calls_in_place_return_the_list_that_they_were_given():
     for name, operands in (("add", (1.0,)), ("mul", (2.0,)), ("zero", ()), ("neg", ())):
         assert getattr(tangrad, f"_foreach_{name}_")(given, *operands) is given
     assert [x.tolist() for x in given] == [[0.0, 0.0], [0.0]]
+
+
+@pytest.mark.parametrize("name", ["_foreach_add_", "_foreach_mul_", "_foreach_div_"])
+def test_lists_hold_a_tensor_at_least(name):
+    torch = pytest.importorskip("torch")
+    for t in (tangrad, torch):
+        with pytest.raises(RuntimeError, match="at least one tensor"):
+            getattr(t, name)([], [])
+
+
+@pytest.mark.parametrize("shape", [(), (2, 1)])
+def test_packed_numbers_are_a_vector(shape):
+    torch = pytest.importorskip("torch")
+    for t in (tangrad, torch):
+        x = [t.ones(2), t.ones(3)]
+        with pytest.raises(RuntimeError, match=f"of dimension 1. Got {len(shape)} instead"):
+            t._foreach_addcmul(x, x, x, t.ones(shape))

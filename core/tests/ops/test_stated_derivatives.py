@@ -28,6 +28,17 @@ def test_the_greater_of_two_powers_takes_the_gradient(agree, name, pair):
     agree(program)
 
 
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+def test_a_complex_nan_stays_in_sums_of_exponentials(device):
+    nan, inf = float("nan"), float("inf")
+    values = [complex(nan, 1), complex(-inf, 1), 1 + 1j, complex(-inf, 0)]
+    x = tangrad.tensor(values, device=device)
+    assert tangrad.logcumsumexp(x, 0).real.isnan().all()
+    assert tangrad.logaddexp(x[:1], x[1:]).real.isnan().all()
+    assert tangrad.logaddexp(x[1:], x[:1]).real.isnan().all()
+    assert tangrad.logaddexp(x[2:], x[1:2]).tolist() == [1 + 1j, complex(-inf, 0)]
+
+
 def test_a_step_of_nan_is_zero(agree):
     agree(lambda F: F.heaviside(F.tensor([float("nan"), -1.0, 0.0, 2.0]), F.tensor(5.0)))
 

@@ -201,6 +201,16 @@ def test_slopes_are_drawn_from_their_range():
     assert x.unique().tolist() == pytest.approx([-0.3])
 
 
+def test_slopes_in_place_have_derivatives(agree):
+    def program(t):
+        x = t.tensor([-1.0, 0.0, 2.0], requires_grad=True)
+        y = t.nn.functional.rrelu_(x.clone(), 0.125, 0.375)
+        (y * t.tensor([1.0, 2.0, 3.0])).sum().backward()
+        return y.detach().tolist(), x.grad.tolist()
+
+    agree(program)
+
+
 def test_gumbel_softmax_draws_by_the_logits():
     tangrad.manual_seed(0)
     logits = tangrad.tensor([0.1, 0.2, 0.7]).log().expand(20_000, 3).clone().requires_grad_()

@@ -44,6 +44,26 @@ def test_lbfgs_walks_as_in_pytorch(agree, options):
     agree(program, tolerance=1e-7)
 
 
+@pytest.mark.parametrize("most", [1, 3, 8])
+def test_lbfgs_walks_down_a_straight_line(agree, most):
+    def program(t):
+        x = t.nn.Parameter(t.tensor([1.0, 2.0], dtype=t.float64))
+        optimizer = t.optim.LBFGS([x], line_search_fn="strong_wolfe", max_iter=9, max_eval=most)
+        seen = []
+
+        def closure():
+            optimizer.zero_grad()
+            loss = x.sum()
+            loss.backward()
+            seen.append(loss.item())
+            return loss
+
+        optimizer.step(closure)
+        return seen, x.detach().tolist()
+
+    agree(program, tolerance=1e-7)
+
+
 def test_lbfgs_finds_the_minimum():
     x = tangrad.nn.Parameter(tangrad.tensor([-1.2, 1.0], dtype=tangrad.float64))
     optimizer = tangrad.optim.LBFGS(

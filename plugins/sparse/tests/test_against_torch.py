@@ -227,6 +227,13 @@ def test_indices_of_a_file_that_are_out_of_range_are_refused(made, component, te
         tangrad.load(file)
 
 
+def test_sparse_adam_refuses_sparse_parameters():
+    for f in (tangrad, torch):
+        group = {"params": [f.nn.Parameter(f.ones(2)), f.ones(2).to_sparse().requires_grad_()]}
+        with pytest.raises(ValueError, match=r"Sparse params at indices \[\[0, 1\]\]"):
+            f.optim.SparseAdam([group])
+
+
 @pytest.mark.parametrize("optimizer", ["SparseAdam", "SGD"])
 @pytest.mark.parametrize("mode", [None, "sum", "mean"])
 def test_embeddings_learn_by_sparse_gradients(optimizer, mode):

@@ -73,6 +73,11 @@ def _sorted(
             options[key] = value
     numbers = operands.get(2)
     if isinstance(numbers, tangrad.Tensor) and base.startswith("addc"):
+        if numbers.ndim != 1:
+            raise RuntimeError(
+                f"_foreach_{base}: Expected packed scalar Tensor to be of dimension 1. Got "
+                f"{numbers.ndim} instead."
+            )
         operands[2] = numbers.tolist()
     return [operands[place] for place in sorted(operands)], options
 

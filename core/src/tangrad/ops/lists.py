@@ -100,6 +100,8 @@ def _check_as_many(name: str, self: Any, other: Any) -> None:
             f"{name}: Tensor lists must have the same number of tensors, got {len(self)} and "
             f"{len(other)}"
         )
+    if not self:
+        raise RuntimeError(f"{name}: Tensor list must have at least one tensor.")
 
 
 _foreach_mul_list_ = op(

@@ -19,8 +19,7 @@ def log_of_sum(a: str, b: str) -> str:
     small, large = (f"where(real({a}) < real({b}), {x}, {y})" for x, y in ((a, b), (b, a)))
     return (
         f"low = {small}; high = {large}; select_complex({a}, "
-        f"where(real(low) == -inf, where(real({a}) > real({b}), {a}, {b}), "
-        f"high + log1p(exp(low - high))), "
+        f"where(real(low) == -inf, high, high + log1p(exp(low - high))), "
         f"where({a} == {b}, {a} + 0.6931471805599453, "
         f"maximum({a}, {b}) + log1p(exp(-abs({a} - {b})))))"
     )

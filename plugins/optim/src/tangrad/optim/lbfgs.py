@@ -114,7 +114,8 @@ class LBFGS(Optimizer):
                 break
             if group["line_search_fn"] is not None:
                 start = Point(0.0, loss, previous_grad, slope.item())
-                found, tried = self._search(closure, start, step, direction)
+                tries = group["max_eval"] - evaluations
+                found, tried = self._search(closure, start, step, direction, tries)
                 step, loss, grad = found.step, found.loss, found.grad
                 self._move(step, direction)
             else:
@@ -149,7 +150,7 @@ class LBFGS(Optimizer):
         state["H_diag"] = curvature / change.dot(change)
 
     def _search(
-        self, closure: Callable[[], Any], start: Point, step: float, direction: Any
+        self, closure: Callable[[], Any], start: Point, step: float, direction: Any, tries: int
     ) -> tuple[Point, int]:
         kind = self.param_groups[0]["line_search_fn"]
         if kind != "strong_wolfe":
@@ -163,7 +164,8 @@ class LBFGS(Optimizer):
                 parameter.copy_(value)
             return Point(step, loss, grad, grad.dot(direction).item())
 
-        return strong_wolfe(evaluate, start, step, direction.abs().max().item())
+        longest = direction.abs().max().item()
+        return strong_wolfe(evaluate, start, step, longest, tries=tries)
 
     def _gradient(self) -> Any:
         """Return all gradients as one vector."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -42,7 +43,9 @@ def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None = None)
     if square < 0:
         return (low + high) / 2
     root = square**0.5
-    share = (right.slope + root - bend) / (right.slope - left.slope + 2 * root)
+    rise, height = right.slope - left.slope + 2 * root, right.slope + root - bend
+    # Points of a straight line have no minimum between them: it lies far below.
+    share = height / rise if rise else math.copysign(math.inf, height)
     return min(max(right.step - (right.step - left.step) * share, low), high)
 
 

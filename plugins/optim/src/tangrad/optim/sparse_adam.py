@@ -26,7 +26,7 @@ class SparseAdam(ElementwiseOptimizer):
         maximize: ascend.
 
     Raises:
-        ValueError: if a number lies outside its range, or a parameter is complex.
+        ValueError: if a number lies outside its range, or a parameter is complex or sparse.
     """
 
     _absent: ClassVar[dict[str, Any]] = {"maximize": False}
@@ -50,13 +50,16 @@ class SparseAdam(ElementwiseOptimizer):
             (0.0 <= betas[1] < 1.0, f"Invalid beta parameter at index 1: {betas[1]}"),
         ]
         super().__init__(params, defaults, ranges)
-        found = [
-            [k, i]
+        places = [
+            ([k, i], parameter)
             for k, group in enumerate(self.param_groups)
             for i, parameter in enumerate(group["params"])
-            if parameter.is_complex()
         ]
-        if found:
+        if found := [place for place, p in places if p.layout is not tangrad.strided]:
+            raise ValueError(
+                f"Sparse params at indices {found}: SparseAdam requires dense parameter tensors"
+            )
+        if found := [place for place, p in places if p.is_complex()]:
             raise ValueError(
                 f"Complex params at indices {found}: SparseAdam does not support complex parameters"
             )
