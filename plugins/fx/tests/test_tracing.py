@@ -139,6 +139,28 @@ def test_nested_inputs_are_flattened_and_results_nested_again() -> None:
     same(result["sum"], one * 2)
 
 
+def test_gathered_arguments_are_as_many_as_are_given() -> None:
+    class Sum(tangrad.nn.Module):
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return args[0] + 2 * args[1]
+
+    made = fx.symbolic_trace(Sum(), concrete_args=(fx.PH, fx.PH))
+    made.graph.lint()
+    assert [n.name for n in made.graph.nodes if n.op == "placeholder"] == ["input_0", "input_1"]
+    assert made(tangrad.ones(2), tangrad.full((2,), 3.0)).tolist() == [7, 7]
+
+    marked = type(fx.PH)()
+    marked.meaning = "a number"
+    traced = fx.symbolic_trace(lambda *args: args[0] - args[1], concrete_args=(fx.PH, marked))
+    first, second, *_ = traced.graph.nodes
+    assert second.meaning == "a number"
+    assert not hasattr(first, "meaning")
+    assert traced(5, 3) == 2
+
+    with pytest.raises(RuntimeError, match="expected 2 arguments but got 1"):
+        fx.symbolic_trace(lambda a, b, *rest: a, concrete_args=(fx.PH,))
+
+
 def test_a_tracer_decides_which_modules_are_one_call() -> None:
     class Whole(fx.Tracer):
         def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:

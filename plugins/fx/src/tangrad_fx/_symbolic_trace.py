@@ -271,6 +271,13 @@ class Tracer(TracerBase):
             names = names[1:]
             args.append(self.root)
         signature = inspect.signature(analysed)
+        has_rest = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+        if isinstance(concrete_args, tuple) and concrete_args and has_rest and total <= 1:
+            # `*args` takes as many inputs as there are placeholders, whatever they hold.
+            for k, given in enumerate(concrete_args):
+                proxy = self.create_proxy("placeholder", f"input_{k}", (), {})
+                args.append(_with_remarks(proxy, given))
+            return root_fn, args
         if isinstance(concrete_args, tuple):
             if len(names) != len(concrete_args):
                 raise RuntimeError(
@@ -279,7 +286,6 @@ class Tracer(TracerBase):
                 )
             concrete_args = dict(zip(names, concrete_args, strict=True))
         args += [self._placeholder(n, concrete_args, signature, analysed) for n in names]
-        has_rest = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
         if code.co_kwonlyargcount > 0 or has_rest:
             at = total
             if code.co_flags & inspect.CO_VARARGS:
@@ -329,10 +335,7 @@ class Tracer(TracerBase):
             count += 1
             proxy = self.create_proxy("placeholder", f"{name}_{count}", default, {})
             if isinstance(x, PHBase):
-                for key, kept in vars(x).items():
-                    if not hasattr(proxy.node, key):  # such as a tag that the tracer gave it
-                        setattr(proxy.node, key, kept)
-                return proxy
+                return _with_remarks(proxy, x)
             if type(x) in (bool, int, float, str):
                 tangrad._assert(
                     proxy == x,
@@ -467,6 +470,15 @@ def _as_function(root: Callable[..., Any]) -> Callable[..., Any]:
     made: FunctionType = namespace["traced"]
     made.__defaults__ = tuple(p.default for p in parameters if p.default is not p.empty)
     return made
+
+
+def _with_remarks(proxy: Any, given: Any) -> Any:
+    """Return a placeholder's proxy; its node has what was set on the `PHBase` that is given."""
+    if isinstance(given, PHBase):
+        for key, kept in vars(given).items():
+            if not hasattr(proxy.node, key):  # such as a tag that the tracer gave it
+                setattr(proxy.node, key, kept)
+    return proxy
 
 
 def _positional(function: Callable[..., Any], count: int) -> Callable[..., Any]:
