@@ -176,3 +176,29 @@ def test_derivatives_of_composites_in_place_read_what_was_there_before(agree, wr
         return y.detach(), x.grad, b.grad
 
     agree(program)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda t, b: b.nan_to_num_(),
+        lambda t, b: b.nan_to_num_(nan=2.0, posinf=3.0),
+        lambda t, b: b.nextafter_(t.tensor([0.0, 1.0, 5.0, 0.0])),
+        lambda t, b: t.nn.functional.rrelu_(b),
+    ],
+    ids=["nan_to_num_", "nan_to_num_ by numbers", "nextafter_", "rrelu_"],
+)
+def test_composites_in_place_have_derivatives(agree, write):
+    def program(t):
+        a = t.tensor([0.5, float("nan"), float("inf"), -2.0], requires_grad=True)
+        b = write(t, a.clone())
+        b.backward(t.tensor([1.0, 2.0, 3.0, 4.0]))
+        return b, a.grad
+
+    agree(program)
+
+
+def test_integers_hold_no_nan_to_replace():
+    x = tangrad.tensor([1, 2])
+    assert x.nan_to_num_() is x
+    assert x.tolist() == [1, 2]
