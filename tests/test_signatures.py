@@ -174,6 +174,7 @@ def missing(form: Form, theirs: Form, others: Sequence[Form]) -> list[str]:
 # takes less for a reason that stands in docs/deviations.md.
 DIFFERENT: dict[str, str] = {
     "hspmm": "has no out=: of a sparse result no memory is given beforehand",
+    "saddmm": "has no out=: of a sparse result no memory is given beforehand",
     "quantize_per_tensor": "one function takes a tensor or a list, by the names of both",
     "bmm": "out_dtype is for other devices than the host in PyTorch, too",
     "mm": "out_dtype is for other devices than the host in PyTorch, too",
