@@ -281,6 +281,7 @@ def test_hostile_files_are_refused(data: bytes, message: str) -> None:
         (lambda image: image.encode_png(tangrad.ones(3, 2, 2).byte(), 10), "between 0 and 9"),
         (lambda image: image.encode_jpeg(tangrad.ones(2, 2).byte(), 9), "3-dimensional"),
         (lambda image: image.encode_jpeg(tangrad.ones(5, 2, 2).byte(), 9), "1 or 3, got: 5"),
+        (lambda image: image.encode_jpeg(tangrad.ones(1, 1, 65501).byte(), 9), "is 65500 pixels"),
         (lambda image: image.read_file("/no/such"), r"\[Errno 2\] No such file.*'/no/such'"),
         (lambda image: image.write_file("/no/such", tangrad.ones(2).byte()), "Error opening"),
         (lambda image: image.write_file("x", tangrad.ones(2)), "dtype should be uint8"),

@@ -3,28 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import lzma
 import os
 import shutil
-import tarfile
-import tempfile
-import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
-# What Python's readers raise for a file that is cut or is none of theirs.
-DAMAGED = (
-    EOFError,
-    OSError,
-    NotImplementedError,
-    RuntimeError,
-    lzma.LZMAError,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+from tangrad.library import archives
 
 
 def extract_archive(
@@ -50,71 +32,27 @@ def extract_archive(
     source = os.fspath(from_path)
     folder = os.path.dirname(source) if to_path is None else os.fspath(to_path)
     if source.endswith((".tar.gz", ".tgz")):
-        unpack = _unpack_tar
+        names = archives.unpack(source, folder, "r:gz", overwrite=overwrite)
     elif source.endswith(".zip"):
-        unpack = _unpack_zip
+        names = archives.unpack(source, folder, "zip", overwrite=overwrite)
     elif source.endswith(".gz"):
-        unpack, folder = _unpack_gz, os.path.dirname(source)
+        folder = os.path.dirname(source)
+        names = [_unpack_gz(source, folder or os.curdir)]
     else:
         raise NotImplementedError(
             f"We currently only support tar.gz, .tgz, .gz and zip archives, not {source!r}"
         )
-    folder = folder or os.curdir
-    os.makedirs(folder, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".extracting-", dir=folder) as place:
-        with _named(source):
-            names = unpack(source, place)
-        replaced = overwrite or unpack is _unpack_gz
-        for name in names:
-            target = Path(folder, name)
-            if replaced or not target.exists():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                os.replace(os.path.join(place, name), target)
-    return [os.path.join(folder, name) for name in names]
+    return [os.path.join(folder or os.curdir, name) for name in names]
 
 
-def _unpack_tar(source: str, place: str) -> list[str]:
-    names = []
-    with tarfile.open(source, "r:gz") as tar:
-        for member in tar:
-            _check(member.name)
-            if not (member.isfile() or member.isdir()):
-                raise RuntimeError(f"member {member.name!r} is a link or a device")
-            tar.extract(member, place, filter="data")
-            if member.isfile():
-                names.append(member.name)
-    return names
-
-
-def _unpack_zip(source: str, place: str) -> list[str]:
-    with zipfile.ZipFile(source) as file:
-        for name in file.namelist():
-            _check(name)
-        file.extractall(place)
-        return [name for name in file.namelist() if not name.endswith("/")]
-
-
-def _unpack_gz(source: str, place: str) -> list[str]:
+def _unpack_gz(source: str, folder: str) -> str:
     name = os.path.basename(source)[: -len(".gz")]
-    with gzip.open(source, "rb") as packed, open(os.path.join(place, name), "wb") as file:
-        shutil.copyfileobj(packed, file)
-    return [name]
-
-
-def _check(name: str) -> None:
-    if os.path.isabs(name) or ".." in Path(name).parts:
-        raise RuntimeError(f"member {name!r} lies outside the folder that it is extracted to")
-
-
-@contextmanager
-def _named(archive: str) -> Iterator[None]:
-    """Name the archive in what its extraction raises."""
-    try:
-        yield
-    except DAMAGED as error:
-        raise RuntimeError(
-            f"{archive}: {error or type(error).__name__}; nothing of it was extracted"
-        ) from error
+    with archives.placed(folder) as place:
+        made = os.path.join(place, name)
+        with archives.named(source), gzip.open(source, "rb") as packed, open(made, "wb") as file:
+            shutil.copyfileobj(packed, file)
+        os.replace(made, os.path.join(folder, name))
+    return name
 
 
 class Archive:

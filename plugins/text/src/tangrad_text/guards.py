@@ -9,52 +9,17 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
-from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from tangrad.library.additions import add_to_modules
 from tangrad_text import archives
 
 
 def install() -> None:
     """Have the checks added to modules that are loaded from now on."""
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
-
-
-class _Finder(MetaPathFinder):
-    """Finds the modules that need a check, where Python finds them."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname not in ADDED:
-            return None
-        spec = PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _CheckedLoader(spec.loader, ADDED[fullname])
-        return spec
-
-
-class _CheckedLoader(Loader):
-    """Loads a module by its own loader, then adds its check."""
-
-    def __init__(self, loader: Loader, add: Callable[[ModuleType], None]) -> None:
-        self._loader = loader
-        self._add = add
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        self._add(module)
+    add_to_modules(ADDED)
 
 
 def _check_extraction(module: ModuleType) -> None:

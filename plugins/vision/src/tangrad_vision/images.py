@@ -25,6 +25,7 @@ _UNSUPPORTED = (
     "Unsupported image file. Only jpeg, png, webp and gif are currently supported. For avif and "
     "heic format, please rely on `decode_avif` and `decode_heic` directly."
 )
+_JPEG_SIDE = 65500  # the most that libjpeg writes
 # A tensor read from a file knows which, so that errors can name it.
 _PATH = "_read_from"
 
@@ -240,6 +241,10 @@ def _encoder(kind: str, option: str) -> Callable[[Any, int], Any]:
             raise RuntimeError(f"The number of channels should be 1 or 3, got: {data.size(0)}")
         if not data.numel():
             raise RuntimeError(f"{kind} has no pictures without pixels: {tuple(data.shape)}")
+        if kind == "JPEG" and max(data.shape) > _JPEG_SIDE:
+            raise RuntimeError(
+                f"Maximum supported image dimension is {_JPEG_SIDE} pixels, got {tuple(data.shape)}"
+            )
         pixels = data.permute(1, 2, 0).contiguous().numpy()
         picture = Image.fromarray(pixels[:, :, 0] if data.size(0) == 1 else pixels)
         target = io.BytesIO()

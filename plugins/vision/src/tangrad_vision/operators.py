@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tangrad
-from tangrad_vision import boxes, deform, quantized, regions
+from tangrad_vision import boxes, deform, guards, quantized, regions
 
 
 def _nms(dets: Any, scores: Any, iou_threshold: float) -> Any:
@@ -171,3 +171,6 @@ _library = tangrad.library.Library("torchvision", "IMPL")
 for _name in _AUTOCAST:
     for _device in ("CPU", "CUDA"):
         _library.impl(_name, _in_single(_COMPUTED[_name]), f"Autocast{_device}")
+
+# torchvision loads its extension before its modules of data sets.
+guards.install()
