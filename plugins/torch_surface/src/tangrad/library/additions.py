@@ -1,4 +1,4 @@
-"""What is added to modules of other libraries when they are loaded; their files stay as they are."""
+"""What is added to other libraries' modules when they are loaded; their files stay as they are."""
 
 from __future__ import annotations
 
