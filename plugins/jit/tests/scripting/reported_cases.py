@@ -512,4 +512,23 @@ def texts_of_containers(a: str, n: int):
     return str([a, a]), str((a, n)), str({a: [a]}), made, "{}".format([a]), str(pair), member
 
 
+@case((torch.tensor(96.0), 320.0), (torch.tensor(99.0), 333.0))
+def sizes_of_quotients(x: Tensor, n: float):
+    return int((n / x).item() * float(x)), int(((7 / x) * x).item() * 4)
+
+
+@case((torch.tensor([3, 1, 3, 3]),))
+def distinct(x: Tensor):
+    values, places = torch.unique(x, return_inverse=True)
+    rows, counts = torch.unique(x, True, False, True, dim=0)
+    return torch.unique(x), values, places, rows, counts
+
+
+@case((torch.tensor([3, 1, 3, 3]),))
+def runs(x: Tensor):
+    values, places, counts = torch.unique_consecutive(x, True, True)
+    rows, more = torch.unique_consecutive(x, return_counts=True, dim=0)
+    return torch.unique_consecutive(x), values, places, counts, rows, more
+
+
 module((torch.ones(2),))(Over)

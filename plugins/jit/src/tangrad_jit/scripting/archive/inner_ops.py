@@ -22,6 +22,9 @@ SEVERAL = {
     "native_batch_norm": 3,
     "native_group_norm": 3,
     "native_dropout": 2,
+    "_unique2": 3,
+    "unique_dim": 3,
+    "unique_consecutive": 3,
     "max_pool1d_with_indices": 2,
     "max_pool2d_with_indices": 2,
     "max_pool3d_with_indices": 2,
@@ -310,7 +313,28 @@ def number_tensor(value: Any) -> Any:
     return tangrad.tensor(value)
 
 
+def _unique(name: str, *order: str) -> Callable[..., Any]:
+    """Return an op that lists distinct elements, where they are, and how often, or nothing."""
+    find = getattr(tangrad, name)
+
+    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+        given = {**dict(zip(order, args, strict=False)), **kwargs}
+        found = find(input, **given)
+        found = list(found) if isinstance(found, tuple) else [found]
+        nothing = tangrad.empty(0, dtype=tangrad.int64, device=input.device)
+        rest = iter(found[1:])
+        flags = given.get("return_inverse"), given.get("return_counts")
+        return (found[0], *(next(rest) if flag else nothing for flag in flags))
+
+    return call
+
+
+_FLAGS = "return_inverse", "return_counts"
+
 INNER_OPS: dict[str, Callable[..., Any]] = {
+    "_unique2": _unique("unique", "sorted", *_FLAGS),
+    "unique_dim": _unique("unique", "dim", "sorted", *_FLAGS),
+    "unique_consecutive": _unique("unique_consecutive", *_FLAGS, "dim"),
     "_convolution": convolution,
     "cross_entropy_loss": cross_entropy_loss,
     "nll_loss": nll_loss,

@@ -137,6 +137,11 @@ class Operators(Attributes):
                 if name in ("add", "mul") and owner.type != kinds.TENSOR:
                     # As in PyTorch's graphs, where the tensor comes first.
                     args, template = args[::-1], f"_1 {sign} _0"
+                if name == "div" and owner.type != kinds.TENSOR:
+                    # The same: the quotient is rounded twice, and sizes are computed from it.
+                    inverse = Builtin("reciprocal", "_0.reciprocal()")
+                    args = [Apply(place, kinds.TENSOR, inverse, args[1:]), owner]
+                    shown, template = "mul", "_0 * _1"
                 return Apply(place, kinds.TENSOR, Builtin(shown, template), args)
         joined = self._concatenated(name, args, place)
         if joined is not None:

@@ -6,7 +6,9 @@ gives a number (`code/printer.py`), and the text repeats the only member of one 
 
 from __future__ import annotations
 
-__all__ = ["FURTHER_FUNCTIONS", "REDUCED"]
+from typing import Any
+
+__all__ = ["FURTHER_FUNCTIONS", "REDUCED", "text_of_call"]
 
 REDUCED = """  number = 1
   if reduction == "none":
@@ -128,7 +130,61 @@ def _of_windows(name: str, op: str, required: list[str]) -> str:
 
 
 _PAIR = "input1: Tensor, input2: Tensor, target: Tensor"
+
+
+def _unique(name: str, inverse: bool, counts: bool) -> str:
+    """Return the text of `unique` or `unique_consecutive` with the results that are asked for."""
+    picked = ["values", *["inverse"] * inverse, *["counts"] * counts]
+    result = f"Tuple[{', '.join(['Tensor'] * len(picked))}]" if picked[1:] else "Tensor"
+    flags = "return_inverse, return_counts"
+    call = f"values, inverse, counts = torch.unique_consecutive(input, {flags}, dim)"
+    calls = f"  {call}\n"
+    if name == "unique":
+        calls = f"""  if dim is not None:
+    values, inverse, counts = torch.unique_dim(input, dim, sorted, {flags})
+  else:
+    values, inverse, counts = torch._unique2(input, sorted, {flags})
+"""
+    ordered = "sorted: bool=True, " if name == "unique" else ""
+    return f"""def {unique_name(name, inverse, counts)}(input: Tensor, {ordered}return_inverse: bool=False,
+    return_counts: bool=False, dim: Optional[int]=None) -> {result}:
+{calls}  return {f"({', '.join(picked)})" if picked[1:] else picked[0]}
+"""
+
+
+def unique_name(name: str, inverse: bool, counts: bool) -> str:
+    """Return what the text is called: each set of results has its own."""
+    return name + "_inverse" * inverse + "_counts" * counts
+
+
+def text_of_call(name: str, args: list[Any], kwargs: dict[str, Any]) -> str:
+    """Return the text that a call of the top level runs by, or "" where PyTorch has such an op.
+
+    Args:
+        name: of the function.
+        args, kwargs: nodes of the tree, as they are given.
+    """
+    if name not in UNIQUE:
+        return ""
+    first = UNIQUE[name]
+    given = {**dict(zip(("return_inverse", "return_counts"), args[first:], strict=False)), **kwargs}
+    flags = [
+        getattr(given.get(key), "value", False) is True
+        for key in ("return_inverse", "return_counts")
+    ]
+    return unique_name(name, *flags)
+
+
+# Where the flags of such a function begin.
+UNIQUE = {"unique": 2, "unique_consecutive": 1}
+
 FURTHER_FUNCTIONS: dict[str, str] = {
+    **{
+        unique_name(name, inverse, counts): _unique(name, inverse, counts)
+        for name in UNIQUE
+        for inverse in (False, True)
+        for counts in (False, True)
+    },
     "interpolate": _INTERPOLATE,
     "grid_sample": """def grid_sample(input: Tensor, grid: Tensor, mode: str="bilinear",
     padding_mode: str="zeros", align_corners: Optional[bool]=None) -> Tensor:

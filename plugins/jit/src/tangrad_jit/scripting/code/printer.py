@@ -10,6 +10,7 @@ from typing import Any
 import tangrad
 from tangrad_jit.scripting.check.library_modules import is_packed
 from tangrad_jit.scripting.check.script_objects import ScriptObjectUnit
+from tangrad_jit.scripting.code.library_functions import text_of_call
 from tangrad_jit.scripting.code.library_text import FUNCTIONS
 from tangrad_jit.scripting.program.codes import rt_code
 from tangrad_jit.scripting.tree import nodes as tree
@@ -334,6 +335,9 @@ class Printer:
         name = node.name.rpartition("::")[2]
         kwargs = [f"{_key(key, value)}={self.expr(value)}" for key, value in node.kwargs.items()]
         given = [self.expr(arg) for arg in node.args]
+        text = "" if node.inner else text_of_call(name, node.args, node.kwargs)
+        if text and self.is_for_archive:
+            return f"{self._need(text)}({', '.join([*given, *kwargs])})"
         if isinstance(node.callee, str):
             return f"({given[0]}).{node.callee}({', '.join([*given[1:], *kwargs])})"
         if _is_functional(node.callee) and not node.inner:
