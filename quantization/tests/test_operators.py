@@ -373,7 +373,10 @@ def test_dynamic_convolutions_pad_by_reflection():
         (lambda g: g.ops.add_out(g.x(2, 3), g.x(2, 3), g.x(3)), "\\[2, 3\\], and out \\[3\\]"),
         (lambda g: g.ops.clamp(g.x(2)), "quantized::clamp"),
         (lambda g: g.ops.linear(g.x(5, 16), g.w(6, 16), 0.1, 0), "linear_prepack, got Tensor"),
-        (lambda g: g.ops.linear(g.x(5, 16), g.conv(2), 0.1, 0), "linear_prepack, got PackedConv"),
+        (
+            lambda g: g.ops.linear(g.x(5, 16), g.conv(2), 0.1, 0),
+            "linear_prepack, got Conv2dPackedParamsBase",
+        ),
         (lambda g: g.ops.conv2d(g.x(1, 4, 7, 7), g.conv(1), 0.1, 0), "conv2d_prepack"),
         (lambda g: g.ops.conv2d(g.x(1, 4, 7, 7), g.conv(2), 0.1), "output_scale"),
         (lambda g: g.ops.conv1d_prepack(g.w(6, 2, 3, 3), None, [1], [0], [1], 1), "3 dimensions"),

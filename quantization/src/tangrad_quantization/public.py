@@ -92,18 +92,55 @@ def _make_per_tensor_quantized_tensor(input: Any, scale: float, zero_point: int)
     Raises:
         RuntimeError: the dtype is another, or the zero point is no integer of it.
     """
-    kinds = {tangrad.uint8: "quint8", tangrad.int8: "qint8", tangrad.int32: "qint32"}
-    if input.dtype not in kinds:
-        raise RuntimeError(
-            f"_make_per_tensor_quantized_tensor: got {input.dtype}; give uint8, int8 or int32"
-        )
-    dtype = getattr(tangrad, kinds[input.dtype])
+    dtype = _quantized_dtype(input, "_make_per_tensor_quantized_tensor")
     low, high, _, _ = span(dtype, op="_make_per_tensor_quantized_tensor")
     scale = qparams.check_scale("_make_per_tensor_quantized_tensor", scale)
     zero = qparams.check_zero_point(
         "_make_per_tensor_quantized_tensor", zero_point, low, high, dtype
     )
     return layout.per_tensor(input.clone(), scale, zero, dtype)
+
+
+@composite(
+    "_make_per_channel_quantized_tensor(Tensor input, Tensor scale, Tensor zero_point, int axis)"
+    " -> Tensor",
+    **_COMMON,
+)
+def _make_per_channel_quantized_tensor(input: Any, scale: Any, zero_point: Any, axis: int) -> Any:
+    """Take integers as a tensor that is quantized by the channels of one dimension.
+
+    Args:
+        input: uint8, int8 or int32.
+        scale: distances of two values, one for each channel.
+        zero_point: the integers, or numbers, that stand for zero.
+        axis: the dimension of the channels.
+
+    Raises:
+        RuntimeError: the dtype is another, or there are not as many scales as channels.
+    """
+    name = "_make_per_channel_quantized_tensor"
+    dtype = _quantized_dtype(input, name)
+    if not -input.dim() <= axis < input.dim():
+        raise RuntimeError(f"{name}: shape {tuple(input.shape)} has no dimension {axis}")
+    channels = (input.shape[axis],)
+    if tuple(scale.shape) != channels or tuple(zero_point.shape) != channels:
+        raise RuntimeError(
+            f"{name}: scales {tuple(scale.shape)} and zero points {tuple(zero_point.shape)} do not "
+            f"fit shape {tuple(input.shape)} along dimension {axis}"
+        )
+    kept = tangrad.float32 if zero_point.is_floating_point() else tangrad.int64
+    return layout.per_channel(
+        input.clone(), scale.to(tangrad.float64), zero_point.to(kept), axis % input.dim(), dtype,
+        input.shape,
+    )  # fmt: skip
+
+
+def _quantized_dtype(input: Any, op: str) -> Any:
+    """Return the dtype of quantized tensors of such integers."""
+    kinds = {tangrad.uint8: "quint8", tangrad.int8: "qint8", tangrad.int32: "qint32"}
+    if input.dtype not in kinds:
+        raise RuntimeError(f"{op}: got {input.dtype}; give uint8, int8 or int32")
+    return getattr(tangrad, kinds[input.dtype])
 
 
 @composite(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,15 @@ def _static(name: str, places: int, relu: bool) -> Callable[..., Any]:
         )
         return functional.conv(qx, packed, *_ends(name, given), relu=relu)
 
+    given = ("qx", Any), ("packed_weight", Any), ("output_scale", float), ("output_zero_point", int)
+    convolve.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # as scripts call it
+        [
+            inspect.Parameter(
+                key, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=kind.__name__
+            )
+            for key, kind in given
+        ]
+    )
     return convolve
 
 

@@ -197,7 +197,21 @@ class _Torch(Value):
             raise ScriptError(
                 f"there is no op {self.namespace}::{name}; install the package that has it", place
             )
-        return Op(f"{self.namespace}::{name}", getattr(found, "default", found))
+        return _PackageOp(f"{self.namespace}::{name}", getattr(found, "default", found))
+
+
+class _PackageOp(Op):
+    """An op of another package, which may say of what class its results are."""
+
+    def call(
+        self, check: Any, args: Sequence[Any], kwargs: dict[str, Any], place: Place
+    ) -> Expr | Value:
+        made = super().call(check, args, kwargs, place)
+        cls = getattr(self.callee, "script_result", None)
+        kind = None if cls is None else check.world.class_type(cls)
+        if kind is not None and isinstance(made, OpCall):
+            made.type = kind
+        return made
 
 
 class _ArchiveOp(Value):
@@ -324,6 +338,12 @@ def _tensor(check: Any, args: list[Expr], kwargs: dict[str, Expr], place: Place)
     return OpCall(place, kinds.TENSOR, "aten::tensor", tangrad.tensor, args[:1], named)
 
 
+def _quantize(check: Any, args: list[Expr], kwargs: dict[str, Expr], place: Place) -> Expr | None:
+    if args and args[-1].type == kinds.INT:
+        args[-1] = Convert(place, kinds.DTYPE, args[-1], "dtype of code")
+    return None
+
+
 def _device(check: Any, args: list[Expr], kwargs: dict[str, Expr], place: Place) -> Expr | None:
     if args and args[0].type == kinds.STR:
         return Apply(place, kinds.DEVICE, Builtin("device", "rt_device(_0)"), args[:1])
@@ -379,6 +399,7 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "warn": _text,
     "tensor": _tensor,
     "as_tensor": _tensor,
+    "quantize_per_tensor": _quantize,
     "device": _device,
     "layout": _of_layout,
     "Size": _same,

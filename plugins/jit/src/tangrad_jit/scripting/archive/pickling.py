@@ -34,6 +34,9 @@ _STORAGES = {
     "bool": "BoolStorage",
     "complex64": "ComplexFloatStorage",
     "complex128": "ComplexDoubleStorage",
+    "qint8": "QInt8Storage",
+    "quint8": "QUInt8Storage",
+    "qint32": "QInt32Storage",
 }
 _LISTS: dict[Type, str] = {
     kinds.INT: "build_intlist",
@@ -212,26 +215,44 @@ class ObjectPickler:
         name = _STORAGES.get(value.dtype.name)
         if name is None:
             raise RuntimeError(f"jit.save: no archive holds tensors of {value.dtype}")
-        storage = value.untyped_storage()
+        held = value.int_repr().contiguous() if value.is_quantized else value
+        storage = held.untyped_storage()
         key = self.storages.setdefault(
             storage.data_ptr() or id(storage), (str(len(self.storages)), storage)
         )[0]
-        self.name("torch._utils", "_rebuild_tensor_v2")
+        rebuild = "_rebuild_qtensor" if value.is_quantized else "_rebuild_tensor_v2"
+        self.name("torch._utils", rebuild)
         self.open()
         self.open()
         self.text("storage")
         self.name("torch", name)
         self.text(key)
         self.text("cpu" if value.device.type == "cpu" else str(value.device))
-        self.integer(storage.nbytes() // value.dtype.itemsize)
+        self.integer(storage.nbytes() // held.dtype.itemsize)
         self.out += b"tQ"
-        self.integer(value.storage_offset())
-        for numbers in (value.shape, value.stride()):
+        self.integer(held.storage_offset())
+        for numbers in (held.shape, held.stride()):
             self.open()
             for number in numbers:
                 self.integer(int(number))
             self.out += b"t"
+        if value.is_quantized:
+            self._scales(value)
         self.out += b"\x88" if value.requires_grad else b"\x89"
         self.name("collections", "OrderedDict")
         self.out += b")RtR"
         self.remember(value)
+
+    def _scales(self, value: Any) -> None:
+        """Write what the integers of a quantized tensor stand for."""
+        of_tensor = value.qscheme() == tangrad.per_tensor_affine
+        self.open()
+        self.name("torch", "per_tensor_affine" if of_tensor else "per_channel_affine")
+        if of_tensor:
+            self.value(float(value.q_scale()), kinds.FLOAT)
+            self.integer(int(value.q_zero_point()))
+        else:
+            self.tensor(value.q_per_channel_scales())
+            self.tensor(value.q_per_channel_zero_points())
+            self.integer(int(value.q_per_channel_axis()))
+        self.out += b"t"

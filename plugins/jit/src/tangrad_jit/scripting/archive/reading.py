@@ -41,7 +41,11 @@ _DTYPES = {
     "BoolStorage": "bool",
     "ComplexFloatStorage": "complex64",
     "ComplexDoubleStorage": "complex128",
+    "QInt8Storage": "int8",
+    "QUInt8Storage": "uint8",
+    "QInt32Storage": "int32",
 }
+_QUANTIZED = {"int8": "qint8", "uint8": "quint8", "int32": "qint32"}
 _NEWEST = 11
 # The local header of a member: its signature, and the sizes of its name and of what follows.
 _LOCAL = struct.Struct("<4s22x2H")
@@ -196,6 +200,9 @@ class _Reader:
             return _Storage(_DTYPES[name])
         known: dict[tuple[str, str], Any] = {
             ("torch._utils", "_rebuild_tensor_v2"): self._tensor,
+            ("torch._utils", "_rebuild_qtensor"): self._quantized,
+            ("torch", "per_tensor_affine"): "tensor",
+            ("torch", "per_channel_affine"): "channel",
             ("collections", "OrderedDict"): OrderedDict,
             ("torch.jit._pickle", "restore_type_tag"): lambda value, text: value,
             ("builtins", "complex"): complex,
@@ -289,6 +296,20 @@ class _Reader:
         made.set_(base.untyped_storage(), offset, tuple(size), tuple(stride))
         wants = bool(requires_grad) and (base.dtype.is_floating_point or base.dtype.is_complex)
         return made.requires_grad_(wants)
+
+    def _quantized(
+        self, base: Any, offset: Any, size: Any, stride: Any, said: Any, *rest: Any
+    ) -> Any:
+        """Return a quantized tensor on integers, which are on a storage."""
+        integers = self._tensor(base, offset, size, stride)
+        try:
+            if said[0] == "tensor":
+                return tangrad._make_per_tensor_quantized_tensor(integers, *said[1:])
+            return tangrad._make_per_channel_quantized_tensor(integers, *said[1:])
+        except (IndexError, TypeError, ValueError, RuntimeError) as error:
+            raise SerializationError(
+                f"jit.load: the archive describes a quantized tensor that cannot be: {error}"
+            ) from None
 
     # --- objects
 

@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import zipfile
+from importlib import import_module
 from typing import Any
 
 import tangrad
@@ -14,10 +15,11 @@ from tangrad_jit.scripting.archive.pickling import ObjectPickler
 from tangrad_jit.scripting.archive.records import Recorder, pickled
 from tangrad_jit.scripting.check.classes import InterfaceUnit
 from tangrad_jit.scripting.check.functions import Unit
-from tangrad_jit.scripting.check.library_modules import result_of_library
+from tangrad_jit.scripting.check.library_modules import is_library, result_of_library
 from tangrad_jit.scripting.check.script_objects import ScriptObjectUnit
 from tangrad_jit.scripting.code.library_text import FUNCTIONS, module_text
 from tangrad_jit.scripting.code.printer import Printer, UnprintableError, quoted
+from tangrad_jit.scripting.objects.known import WORLD
 from tangrad_jit.scripting.program.emit import program_of
 from tangrad_jit.scripting.tree import nodes as tree
 from tangrad_jit.scripting.types import kinds
@@ -275,14 +277,17 @@ class _Archive:
             return known
         unit_name = "__torch__." + f"{type(module).__module__}.{type(module).__name__}".replace(
             "tangrad.", "torch.", 1
-        )
+        ).replace("tangrad_quantization.", "torch.ao.", 1)
         body = _head(module, "NAME")
         for key, tensor in [*module._parameters.items(), *module._buffers.items()]:
             body += _declared(key, "NoneType" if tensor is None else "Tensor")
         body += "  training : bool\n"
         for key, child in module._modules.items():
             body += _declared(key, "NoneType" if child is None else self.module(child))
-        forward = module_text(module, "NAME")
+        form = form_of_package(module)
+        for key, (kind, _) in form[0].items():
+            body += _declared(key, kind)
+        forward = form[1] or module_text(module, "NAME")
         if not forward and not isinstance(module, (nn.ParameterList, nn.ParameterDict)):
             raise UnprintableError(
                 f"jit.save: {type(module).__name__} has no form in archives; PyTorch's own can be "
@@ -316,6 +321,7 @@ class _Archive:
             return
         pickler.new_object(prefix, last)
         attributes: dict[str, Type] = {}
+        values: dict[str, Any] = {}
         holder = module
         if unit is not None and "library_module" not in vars(module):
             attributes = unit.attributes
@@ -323,9 +329,13 @@ class _Archive:
             holder = vars(module).get("library_module", module)
             attributes = dict.fromkeys([*holder._parameters, *holder._buffers], kinds.TENSOR)
             attributes["training"] = kinds.BOOL
+            values = {"training": module.training}
+            for key, (_, value) in form_of_package(holder)[0].items():
+                attributes[key] = type_of_value(value, WORLD.class_type) or kinds.ANY
+                values[key] = value
         for key, kind in attributes.items():
             pickler.text(key)
-            pickler.value(getattr(module if key == "training" else holder, key), kind)
+            pickler.value(values[key] if key in values else getattr(holder, key), kind)
         for key, child in holder._modules.items():
             if key in attributes:
                 continue
@@ -360,6 +370,14 @@ class _Archive:
             pickler.value(getattr(value, key), attribute)
         pickler.end_object()
         pickler.remember(value)
+
+
+def form_of_package(module: Any) -> tuple[dict[str, tuple[str, Any]], str]:
+    """Return attributes and the text of a module of a package of ours, where it has them."""
+    package = type(module).forward.__module__.partition(".")[0]
+    if package == "tangrad" or not is_library(module):
+        return {}, ""
+    return import_module(f"{package}.script_forms").form_of(module) or ({}, "")
 
 
 def _hooks(unit: Any) -> str:

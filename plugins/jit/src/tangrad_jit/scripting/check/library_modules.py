@@ -41,7 +41,11 @@ _ARGUMENTS: dict[tuple[str, str], Type] = {
     ("MaxUnpool2d", "output_size"): optional_of(ListType(kinds.INT)),
     ("MaxUnpool3d", "output_size"): optional_of(ListType(kinds.INT)),
     **{(f"ConvTranspose{d}d", "output_size"): optional_of(ListType(kinds.INT)) for d in (1, 2, 3)},
+    **{(f"{kind}Functional.cat", "x"): ListType(_TENSOR) for kind in ("Float", "FXFloat", "Q")},
 }
+# What modules for sums and products are called by.
+_FUNCTIONALS = ("FloatFunctional", "FXFloatFunctional", "QFunctional")
+_METHODS = ("add", "add_relu", "add_scalar", "cat", "matmul", "mul", "mul_scalar")
 
 
 def is_library(module: nn.Module) -> bool:
@@ -91,7 +95,8 @@ class LibraryMethod:
         Raises:
             ScriptError: scripts call forward only, or the arguments do not fit.
         """
-        if self.name != "forward":
+        is_sum = self.cls.__name__ in _FUNCTIONALS and self.name in _METHODS
+        if self.name != "forward" and not is_sum:
             raise ScriptError(
                 f"{self.cls.__name__}.{self.name} is not called by scripts; its forward is", place
             )
@@ -99,7 +104,8 @@ class LibraryMethod:
         left = {key: check.expr_of(value, place) for key, value in kwargs.items()}
         given: list[Expr] = []
         result = result_of_library(self.cls)
-        for parameter in list(inspect.signature(self.cls.forward).parameters.values())[1:]:  # type: ignore[attr-defined]
+        method = getattr(self.cls, self.name)
+        for parameter in list(inspect.signature(method).parameters.values())[1:]:
             wanted = self._type_of(parameter)
             if rest:
                 value = rest.pop(0)
@@ -110,7 +116,8 @@ class LibraryMethod:
                 continue
             else:
                 raise ScriptError(
-                    f"{self.cls.__name__}.forward: Argument {parameter.name} not provided.", place
+                    f"{self.cls.__name__}.{self.name}: Argument {parameter.name} not provided.",
+                    place,
                 )
             if parameter.name == "input" and is_packed(value) and isinstance(result, TupleType):
                 given.append(value)
@@ -118,7 +125,7 @@ class LibraryMethod:
                 continue
             given.append(self._fitted(check, value, wanted, parameter.name, place))
         if rest or left:
-            raise ScriptError(f"{self.cls.__name__}.forward takes no more arguments", place)
+            raise ScriptError(f"{self.cls.__name__}.{self.name} takes no more arguments", place)
         if function is not None:
             return PythonCall(place, result, function, self.name, [owner, *given])
         return Invoke(place, result, owner, self.name, None, given)
@@ -127,12 +134,13 @@ class LibraryMethod:
         if isinstance(wanted, OptionalType) and is_subtype(value.type, wanted):
             return value
         found: Expr = check.convert(
-            value, wanted, place, f"the argument {name} of {self.cls.__name__}.forward"
+            value, wanted, place, f"the argument {name} of {self.cls.__name__}.{self.name}"
         )
         return found
 
     def _type_of(self, parameter: inspect.Parameter) -> Type:
-        known = _ARGUMENTS.get((self.cls.__name__, parameter.name))
+        owner = self.cls.__name__ + f".{self.name}" * (self.name != "forward")
+        known = _ARGUMENTS.get((owner, parameter.name))
         if known is not None:
             return known
         text = str(parameter.annotation).removesuffix(" | None")

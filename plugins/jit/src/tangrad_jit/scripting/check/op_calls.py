@@ -41,6 +41,8 @@ _SIMPLE = {
     "Tensor": kinds.TENSOR,
 }
 _REQUIRED = object()
+# Ops that give a tensor for one, and several for several.
+_LIKE_FIRST = ("quantize_per_tensor", "dequantize")
 
 
 @dataclass(slots=True)
@@ -230,6 +232,8 @@ def call_op(
             continue
         given, named, all_given = found
         result = _result_of_flags(signature, all_given)
+        if signature.name in _LIKE_FIRST and given and given[0].type == kinds.TENSOR:
+            result = kinds.TENSOR
         return OpCall(place, result, name, callee, given, named)
     return refused
 

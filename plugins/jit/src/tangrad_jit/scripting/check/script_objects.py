@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from contextlib import suppress
 from types import FunctionType
 from typing import Any
 
@@ -31,6 +32,8 @@ def class_of_name(name: str) -> Any:
     if not name.startswith(_PREFIX):
         return None
     namespace, _, last = name.removeprefix(_PREFIX).partition(".")
+    with suppress(AttributeError, ImportError, RuntimeError):
+        _ = getattr(tangrad.ops, namespace).__dir__  # the package of these ops registers classes
     try:
         return getattr(getattr(tangrad.classes, namespace), last)
     except (AttributeError, RuntimeError):

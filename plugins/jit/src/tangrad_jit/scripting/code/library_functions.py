@@ -145,9 +145,9 @@ def _unique(name: str, inverse: bool, counts: bool) -> str:
   else:
     values, inverse, counts = torch._unique2(input, sorted, {flags})
 """
-    ordered = "sorted: bool=True, " if name == "unique" else ""
-    return f"""def {unique_name(name, inverse, counts)}(input: Tensor, {ordered}return_inverse: bool=False,
-    return_counts: bool=False, dim: Optional[int]=None) -> {result}:
+    ordered = "sorted: bool=True," if name == "unique" else ""
+    return f"""def {unique_name(name, inverse, counts)}(input: Tensor, {ordered}
+    return_inverse: bool=False, return_counts: bool=False, dim: Optional[int]=None) -> {result}:
 {calls}  return {f"({', '.join(picked)})" if picked[1:] else picked[0]}
 """
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import tangrad
 from tangrad import nn
+from tangrad.overrides import has_torch_function
 from tangrad_quantization import functional
 from tangrad_quantization.layers.float_functional import FloatFunctional
 from tangrad_quantization.layers.float_functional import FXFloatFunctional as FXFloatFunctional
@@ -14,6 +16,11 @@ from tangrad_quantization.nn.quantized.modules.weights import (
     save_scale,
     take_scale,
 )
+
+
+def _recorded(name: str, *args: Any) -> Any:
+    """Call an op by its public name, by which graphs know it."""
+    return getattr(tangrad.ops.quantized, name)(*args)
 
 
 class QFunctional(nn.Module):
@@ -49,30 +56,44 @@ class QFunctional(nn.Module):
 
     def add(self, x: Any, y: Any) -> Any:
         """Return x + y."""
+        if has_torch_function((x, y)):
+            return _recorded("add", x, y, self.scale, self.zero_point)
         return functional.add(x, y, self.scale, self.zero_point)
 
     def add_scalar(self, x: Any, y: float) -> Any:
         """Return x + y."""
+        if has_torch_function((x,)):
+            return _recorded("add_scalar", x, y)
         return functional.add_scalar(x, y)
 
     def mul(self, x: Any, y: Any) -> Any:
         """Return x * y."""
+        if has_torch_function((x, y)):
+            return _recorded("mul", x, y, self.scale, self.zero_point)
         return functional.mul(x, y, self.scale, self.zero_point)
 
     def mul_scalar(self, x: Any, y: float) -> Any:
         """Return x * y."""
+        if has_torch_function((x,)):
+            return _recorded("mul_scalar", x, y)
         return functional.mul_scalar(x, y)
 
     def cat(self, x: Any, dim: int = 0) -> Any:
         """Return the tensors joined."""
+        if has_torch_function(x):
+            return _recorded("cat", x, dim, self.scale, self.zero_point)
         return functional.cat(x, dim, self.scale, self.zero_point)
 
     def add_relu(self, x: Any, y: Any) -> Any:
         """Return relu(x + y)."""
+        if has_torch_function((x, y)):
+            return _recorded("add_relu", x, y, self.scale, self.zero_point)
         return functional.add(x, y, self.scale, self.zero_point, relu=True)
 
     def matmul(self, x: Any, y: Any) -> Any:
         """Return x @ y."""
+        if has_torch_function((x, y)):
+            return _recorded("matmul", x, y, self.scale, self.zero_point)
         return functional.matmul(x, y, self.scale, self.zero_point)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
