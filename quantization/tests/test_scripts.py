@@ -30,6 +30,7 @@ def network(nn, q):
 
         def forward(self, x):
             x = self.relu(self.first(self.quant(x)))
+            x = nn.functional.max_pool2d(x, 2, stride=1)
             y = self.second(x)
             a = self.sums.add(self.swish(y), self.leaky(y))
             b = self.products.mul(self.sigmoid(y), self.elu(y))

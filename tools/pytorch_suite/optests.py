@@ -27,7 +27,7 @@ def opcheck(op: Any, args: Any, kwargs: Any = None, **more: Any) -> Any:
 
 
 class _Checked(TorchFunctionMode):
-    """Checks calls of ops of some namespaces before they are made."""
+    """Checks calls of ops of some namespaces; one that is refused is none to check."""
 
     def __init__(self, check: str, namespaces: Sequence[str]) -> None:
         super().__init__()
@@ -35,9 +35,10 @@ class _Checked(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        result = func(*args, **kwargs)
         if getattr(func, "namespace", None) in self.namespaces:
             opcheck(func, args, kwargs, test_utils=self.check)
-        return func(*args, **kwargs)
+        return result
 
 
 def generate_opcheck_tests(

@@ -47,20 +47,31 @@ def _loss(name: str) -> str:
 
 def _pool(d: int, kind: str) -> str:
     given = "kernel_size: List[int], stride: Optional[List[int]]=None, padding: List[int]=[0]"
+    # Quantized tensors take no single number for several dimensions.
+    whole = "".join(
+        f"""  {name} = {value}
+  if torch.eq(torch.len({name}), 1):
+    {name} = torch.mul({name}, {d})
+"""
+        for name, value in (("size", "kernel_size"), ("ends", "padding"))
+    )
+    whole += f"""  steps = size
+  if stride is not None:
+    steps = stride
+    if torch.eq(torch.len(steps), 1):
+      steps = torch.mul(steps, {d})
+"""
     if kind == "max":
         return f"""def max_pool{d}d(input: Tensor, {given}, dilation: List[int]=[1],
     ceil_mode: bool=False) -> Tensor:
-  steps = kernel_size
-  if stride is not None:
-    steps = stride
-  return torch.max_pool{d}d(input, kernel_size, steps, padding, dilation, ceil_mode)
+{whole}  apart = dilation
+  if torch.eq(torch.len(apart), 1):
+    apart = torch.mul(apart, {d})
+  return torch.max_pool{d}d(input, size, steps, ends, apart, ceil_mode)
 """
     return f"""def avg_pool{d}d(input: Tensor, {given}, ceil_mode: bool=False,
     count_include_pad: bool=True, divisor_override: Optional[int]=None) -> Tensor:
-  steps = kernel_size
-  if stride is not None:
-    steps = stride
-  return torch.avg_pool{d}d(input, kernel_size, steps, padding, ceil_mode, count_include_pad,
+{whole}  return torch.avg_pool{d}d(input, size, steps, ends, ceil_mode, count_include_pad,
     divisor_override)
 """
 
