@@ -146,8 +146,10 @@ def least(call: Callable[[], Any]) -> float:
 def side(python: list[str], only: str) -> dict[str, float]:
     """Measure in a process of its own."""
     one = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")}
+    # Where no byte code may be written, each process would compile what it imports.
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     told = subprocess.run(
-        [*python, __file__, "--child", "--only", only], env={**os.environ, **one}, check=True,
+        [*python, __file__, "--child", "--only", only], env={**kept, **one}, check=True,
         capture_output=True, text=True,
     )  # fmt: skip
     return dict(json.loads(told.stdout.splitlines()[-1]))
