@@ -421,3 +421,37 @@ def test_a_setstate_that_takes_too_much_memory_is_refused(count):
 def test_a_setstate_with_loops_is_run():
     file = saved(tangrad, tangrad.jit.script(Endless(100)))
     assert tangrad.jit.load(file)(tangrad.zeros(1)).tolist() == [50.0]
+
+
+class TakesEither(tangrad.nn.Module):
+    """A part whose overloads a model of several calls."""
+
+    @tangrad.jit._overload_method
+    def forward(self, given: list[tangrad.Tensor]) -> tangrad.Tensor:
+        pass
+
+    @tangrad.jit._overload_method
+    def forward(self, given: tangrad.Tensor) -> tangrad.Tensor:  # noqa: F811
+        pass
+
+    def forward(self, given: tangrad.Tensor) -> tangrad.Tensor:  # noqa: F811
+        parts = [given] if isinstance(given, tangrad.Tensor) else given
+        return tangrad.cat(parts)
+
+
+class CallsWithLists(tangrad.nn.Module):
+    def __init__(self, count):
+        super().__init__()
+        self.parts = tangrad.nn.ModuleList(TakesEither() for _ in range(count))
+
+    def forward(self, x: tangrad.Tensor) -> tangrad.Tensor:
+        for part in self.parts:
+            x = part([x, x])
+        return x
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_overloads_are_called_by_models_after_one_that_was_saved(count):
+    for k in (1, count):
+        file = saved(tangrad, tangrad.jit.script(CallsWithLists(k)))
+        assert torch.jit.load(file)(torch.ones(1)).shape == (2**k,)

@@ -349,7 +349,8 @@ class ModuleUnit:
             units = [self.method(one) for one in self._overloads[name]]
             return FunctionValue(units).call(check, [owner, *args], kwargs, place)
         raw = inspect.getattr_static(self.cls, name, None)
-        if isinstance(raw, types.FunctionType) and name not in self._methods:
+        # Also where the method has been compiled by itself, as archives do with forward.
+        if isinstance(raw, types.FunctionType) and name not in self._replaced:
             several = self.world.overloads_of(inspect.unwrap(raw), self.type)
             if several:
                 for k, unit in enumerate(several):
