@@ -249,7 +249,8 @@ def test_boxes_that_cannot_be_are_named(
         ({2: lambda t: t[:3]}, "do not divide into 2 groups"),
         ({2: lambda t: t.float()}, "weight is tangrad.float32 and input tangrad.float64"),
         ({3: lambda t: t[:2]}, "the bias has shape"),
-        ({4: lambda t: t[:, :4]}, "mask has shape"),
+        ({4: lambda t: t[:, :4]}, r"mask\.shape\[1\] is not valid: it is 4"),
+        ({4: lambda t: t[:, :4], 2: lambda t: t.float()}, r"mask\.shape\[1\] is not valid"),
     ],
 )
 def test_what_does_not_fit_a_deformable_convolution(changed: Any, message: str) -> None:

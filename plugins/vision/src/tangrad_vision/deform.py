@@ -208,10 +208,6 @@ def _check(
             raise RuntimeError(
                 f"deform_conv2d: Expected 4-dimensional {name}, got shape {tuple(tensor.shape)}"
             )
-        if tensor is not None and tensor.dtype != input.dtype:
-            raise RuntimeError(
-                f"deform_conv2d: {name} is {tensor.dtype} and input {input.dtype}; convert one"
-            )
     taps, channels = weight.shape[2] * weight.shape[3], weight.size(1)
     if not taps or not channels or input.size(1) % channels:
         raise RuntimeError(
@@ -236,6 +232,11 @@ def _check(
             f"deform_conv2d: offset.shape[1] is {offset.size(1)}, which is not 2 * groups * {taps} "
             f"for groups that divide {input.size(1)} channels"
         )
+    if mask is not None and mask.size(1) != groups * taps:
+        raise RuntimeError(
+            f"deform_conv2d: mask.shape[1] is not valid: it is {mask.size(1)}, expected "
+            f"{groups * taps}"
+        )
     out = tuple(
         (size + 2 * p - d * (k - 1) - 1) // s + 1
         for size, k, s, p, d in zip(
@@ -247,6 +248,12 @@ def _check(
         if tensor is not None and tuple(tensor.shape) != expected:
             raise RuntimeError(
                 f"deform_conv2d: {name} has shape {tuple(tensor.shape)}, expected {expected}"
+            )
+    # Last: as in torchvision, whose tests give wrong shapes of another dtype.
+    for name, tensor in (("offset", offset), ("weight", weight), ("mask", mask)):
+        if tensor is not None and tensor.dtype != input.dtype:
+            raise RuntimeError(
+                f"deform_conv2d: {name} is {tensor.dtype} and input {input.dtype}; convert one"
             )
     if min(out) < 1:
         raise RuntimeError(f"deform_conv2d: the output would have {out[0]} by {out[1]} cells")
