@@ -14,6 +14,7 @@ from typing import Any
 
 import tangrad
 from tangrad import nn
+from tangrad.plugin import find_op
 from tangrad.serialization import SerializationError, crc32
 from tangrad.serialization.machine import SafeUnpickler
 from tangrad_jit.scripting.archive.setters import run_setter
@@ -303,10 +304,9 @@ class _Reader:
         """Return a quantized tensor on integers, which are on a storage."""
         integers = self._tensor(base, offset, size, stride)
         try:
-            if said[0] == "tensor":
-                return tangrad._make_per_tensor_quantized_tensor(integers, *said[1:])
-            return tangrad._make_per_channel_quantized_tensor(integers, *said[1:])
-        except (IndexError, TypeError, ValueError, RuntimeError) as error:
+            make = find_op(f"_make_per_{said[0]}_quantized_tensor")
+            return make(integers, *said[1:])
+        except (IndexError, AttributeError, TypeError, ValueError, RuntimeError) as error:
             raise SerializationError(
                 f"jit.load: the archive describes a quantized tensor that cannot be: {error}"
             ) from None
