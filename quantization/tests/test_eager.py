@@ -355,7 +355,7 @@ def test_numbers_given_to_a_quantized_layer_say_what_to_do():
         layer(wrong)
 
 
-def test_scripted_forms_wait_for_the_jit():
+def test_quantizing_scripted_models_is_refused():
     with pytest.raises(NotImplementedError, match="use quantize_dynamic"):
         ours.quantize_dynamic_jit(None)
 

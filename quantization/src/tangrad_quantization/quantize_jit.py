@@ -20,12 +20,12 @@ __all__ = [
 def _refused(name: str, instead: str) -> Any:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(
-            f"{name} works on scripted models, and there is no jit yet: use {instead} on the "
-            f"model itself"
+            f"{name} works on scripted models, which are not quantized here: use {instead} on the "
+            f"model itself, and script what it gives"
         )
 
     refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = f"Refuse: scripted models wait for the jit; use {instead}."
+    refuse.__doc__ = f"Refuse: scripted models are not quantized; script what {instead} gives."
     return refuse
 
 

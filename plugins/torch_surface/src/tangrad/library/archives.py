@@ -87,7 +87,8 @@ def named(archive: str) -> Iterator[None]:
 
 
 def _unpack_tar(source: str, place: str, mode: str, links: bool) -> tuple[list[str], list[str]]:
-    files, folders = [], []
+    files: list[str] = []
+    folders: list[str] = []
     with tarfile.open(source, mode) as tar:  # type: ignore[call-overload]
         for member in tar:
             _check(member.name)
