@@ -40,6 +40,13 @@ INLINING = (
     "sort.c",
     "vmath_special.c",
 )
+# The power of float64 is longer than what GCC puts into several loops of one file by itself.
+LARGE = ("reduce_norm_power.c",)
+GROWING = [
+    "--param=max-inline-insns-single=2000",
+    "--param=inline-unit-growth=2000",
+    "--param=large-function-growth=20000",
+]
 # Hundreds of plain loops: what remains of each gets neither a second vector loop, of half the
 # width, nor one unrolled, which take longer to compile than the loop itself.
 PLAIN = ["--param=vect-epilogues-nomask=0", "-fno-peel-loops"]
@@ -188,7 +195,10 @@ def flags_of(source: Path, level: str | None) -> list[str]:
     if level is None:
         return ["-O2"]
     flags = ["-O3"] if source.name in INLINING else USUAL
-    flags = [*flags, *(PLAIN if source.name.startswith("pointwise_") else [])]
+    if source.name in LARGE:
+        flags = [*flags, *GROWING]
+    if source.name in LARGE or source.name.startswith("pointwise_"):
+        flags = [*flags, *PLAIN]
     return [*flags, f"-DTGC_LEVEL={level}", *LEVELS[level]]
 
 

@@ -22,8 +22,15 @@ PAIRED = {"float32": "{}", "float16": "tg_load_float16({})", "bfloat16": "tg_loa
 # What is converted many at once, by an instruction that GCC does not put into loops, where
 # contiguous elements are folded.
 WIDENED = {"float16": "tgc_f16_to_floats"}
+# Functions so long that GCC puts no more than one of them into a loop, and none into a loop whose
+# results lie apart.
+LONG = {"pow", "exp", "log"}
 
 LANGUAGE = cpu_dialect()
+
+
+def _is_long(program: Program) -> bool:
+    return any(step.op in LONG for step in program.instructions)
 
 
 def render_reductions(replaced: set[tuple[str, str]]) -> dict[str, str]:
@@ -166,6 +173,25 @@ class _Fold:
         begin, end = self._columns(4, index)
         four = begin + four_rows
         begin_one, end_one = self._columns(1, index)
+        fresh_rows = f"""\
+    if (fresh && t->rows >= 4) {{
+{four}
+            {store("s", place, "a")}
+{end}
+        row = 4;
+        x += 4 * t->row_stride;
+    }} else """
+        further_rows = f"""\
+    for (; row + 4 <= t->rows; row += 4, x += 4 * t->row_stride) {{
+{four}
+            {load("e", "s", place)}
+            {combined("e", "e", "a")}
+            {store("s", place, "e")}
+{end}
+    }}
+"""
+        if _is_long(self.map):
+            fresh_rows, further_rows = "    ", ""
         text = f"""\
 #define {name}_BYTES {size}
 typedef struct {{ {fields} }} {name}_states;
@@ -176,13 +202,7 @@ static void {name}_tile(const char *x, const tgc_tile *t, const tg_scalar *param
     {name}_states *restrict s = states;
     const int64_t cols = t->cols;
     int64_t row = 0;
-    if (fresh && t->rows >= 4) {{
-{four}
-            {store("s", place, "a")}
-{end}
-        row = 4;
-        x += 4 * t->row_stride;
-    }} else if (fresh) {{
+{fresh_rows}if (fresh) {{
 {begin_one}\
             {declared("b")}
             {mapped("b", row.format(0), steps[0])}
@@ -191,14 +211,7 @@ static void {name}_tile(const char *x, const tgc_tile *t, const tg_scalar *param
         row = 1;
         x += t->row_stride;
     }}
-    for (; row + 4 <= t->rows; row += 4, x += 4 * t->row_stride) {{
-{four}
-            {load("e", "s", place)}
-            {combined("e", "e", "a")}
-            {store("s", place, "e")}
-{end}
-    }}
-    for (; row < t->rows; row++, x += t->row_stride) {{
+{further_rows}    for (; row < t->rows; row++, x += t->row_stride) {{
 {begin_one}\
             {declared("a", "b")}
             {mapped("b", row.format(0), steps[0])}
@@ -503,14 +516,18 @@ static int {self.name}_settled(const void *states, int64_t cols, int every)
         fill = "NULL" if self.fold.identity is None else f"{self.name}_fill"
         settled = "NULL" if self.fold.decided_by is None else f"{self.name}_settled"
         line = f"{self.name}_line" if self.lined else "NULL"
+        loop = f"""\
+    for (int64_t k = 0; k < cols; k++)
+        {name}_finalize({args}, {targets});"""
+        if _is_long(program):
+            loop = self._finished_beside(f"{name}_finalize({args}", outs)
         return f"""
 {rendered}
 static void {name}_finish(const void *states, int64_t cols, int64_t n, const tg_scalar *params,
                           char *const *outs, const int64_t *strides)
 {{
     const {self.name}_states *s = states;
-    for (int64_t k = 0; k < cols; k++)
-        {name}_finalize({args}, {targets});
+{loop}
     (void)params;
     (void)n;
 }}
@@ -521,3 +538,21 @@ static const tgc_fold fold_{name} = {{
     .tile = {self.name}_tile, .run = {self.name}_run, .line = {line},
     .merge = {self.name}_merge, .fill = {fill}, .settled = {settled}, .finish = {name}_finish}};
 """
+
+    def _finished_beside(self, call: str, outs: list[str]) -> str:
+        """Return the loop over results that lie side by side until they are written."""
+        types = [LANGUAGE.type(out) for out in outs]
+        buffers = " ".join(f"{t} to{k}[TGC_TOGETHER];" for k, t in enumerate(types))
+        places = ", ".join(f"&to{k}[k - from]" for k in range(len(outs)))
+        written = " ".join(
+            f"*({t} *)(outs[{o}] + k * strides[{o}]) = to{o}[k - from];"
+            for o, t in enumerate(types)
+        )
+        return f"""\
+    for (int64_t from = 0; from < cols; from += TGC_TOGETHER) {{
+        const int64_t end = cols - from < TGC_TOGETHER ? cols : from + TGC_TOGETHER;
+        {buffers}
+        for (int64_t k = from; k < end; k++)
+            {call}, {places});
+        for (int64_t k = from; k < end; k++) {{ {written} }}
+    }}"""

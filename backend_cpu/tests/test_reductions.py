@@ -141,6 +141,35 @@ def test_the_sum_of_millions_of_elements_is_accurate(dtype: str) -> None:
     assert abs(columns.sum().item() - exact) <= 2 * bound * exact
 
 
+@pytest.mark.parametrize("p", [3.0, 0.5, -2.0])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("shape", "dim"),
+    [((7, 5), 1), ((300, 16), 1), ((16, 300), 0), ((70, 33), 1), ((9, 130), 1), ((130, 3, 4), 1)],
+)
+def test_powers_are_added_along_any_dimension(
+    shape: tuple[int, ...], dim: int, dtype: str, p: float
+) -> None:
+    values = np.random.default_rng(3).uniform(0.5, 2, shape).astype("float32")
+    x = tangrad.tensor(values).to(getattr(tangrad, dtype))
+    values = x.double().numpy()
+    x[0], values[0] = -x[0], -values[0]
+    wanted = (np.abs(values) ** p).sum(dim) ** (1 / p)
+    for laid in (x, x.t().contiguous().t() if x.ndim == 2 else x):
+        found = tangrad.linalg.vector_norm(laid, p, dim).double().numpy()
+        limit = {"float32": 4e-7, "float64": 1e-14, "float16": 1e-3, "bfloat16": 8e-3}[dtype]
+        np.testing.assert_allclose(found, wanted, rtol=limit)
+
+
+@pytest.mark.parametrize("p", [3.0, 0.5, -2.0])
+def test_powers_of_what_is_not_finite(p: float) -> None:
+    rows = np.array([[np.nan, 1], [np.inf, 1], [0, 0], [-np.inf, 0], [1e-15, 2]] * 40, "float32")
+    found = tangrad.linalg.vector_norm(tangrad.tensor(rows), p, 1).numpy()
+    with np.errstate(all="ignore"):
+        wanted = (np.abs(rows.astype(float)) ** p).sum(1) ** (1 / p)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
 def test_results_do_not_depend_on_the_number_of_threads() -> None:
     rng = np.random.default_rng(2)
     shapes = [(3_000_000,), (3000, 1000), (1_000_000, 3), (3, 1_000_000), (40, 50, 700)]

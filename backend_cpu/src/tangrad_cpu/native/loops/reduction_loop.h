@@ -20,6 +20,8 @@
 #define TGC_FOLD_OUTS 3
 /* Columns of halves that are converted before they are folded. */
 #define TGC_WIDENED 256
+/* Results that are computed side by side before they are written. */
+#define TGC_TOGETHER 128
 
 /* How many partial results a contiguous row is folded into at once: one vector's, whose elements are
  * read in the order of memory. (Prefetchers of AMD give up on vectors that are read out of order.) */
