@@ -130,3 +130,15 @@ def test_gradients_of_distances_do_not_depend_on_threads():
     finally:
         tangrad.set_num_threads(before)
     np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("p", [0.5, 1.5, 3.0])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(2, 1), (5, 3), (64, 16), (40, 65)])
+def test_distances_of_other_orders_are_exact_but_for_roundings(shape, dtype, p):
+    x = np.random.default_rng(7).standard_normal(shape).astype(dtype)
+    first, second = np.triu_indices(len(x), 1)
+    size = np.abs(x[first].astype(np.longdouble) - x[second].astype(np.longdouble))
+    found = tangrad.nn.functional.pdist(tangrad.tensor(x), p).numpy()
+    exact = (size**p).sum(-1) ** (1 / np.longdouble(p))
+    np.testing.assert_allclose(found, exact, rtol=16 * np.finfo(dtype).eps)

@@ -22,32 +22,26 @@ static inline __attribute__((always_inline)) D_VECTOR D(step)(D_VECTOR state, D_
     }
 }
 
-/* What the differences of a row to D_BLOCK others come to; the others are columns of `table`. */
+/* What the differences of a row to some vectors of others come to; the others are columns of `table`. */
 static inline __attribute__((always_inline)) void D(fold)(const D_T *row, const D_T *table, const job *j, int kind,
-                                                          double *found)
+                                                          int vectors, double *found)
 {
-    for (int64_t l = 0; l < D_BLOCK; l++)
+    for (int64_t l = 0; l < vectors * D_LANES; l++)
         found[l] = 0;
     for (int64_t first = 0; first < j->width; first += PIECE) {
         const int64_t end = j->width - first < PIECE ? j->width : first + PIECE;
-        D_VECTOR s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, x0, x1, x2, x3;
+        D_VECTOR state[4] = {{0}}, x[4];
         D_T sums[D_BLOCK];
         for (int64_t k = first; k < end; k++) {
             const D_T *at = table + k * j->padded;
-            memcpy(&x0, at, sizeof x0);
-            memcpy(&x1, at + D_LANES, sizeof x1);
-            memcpy(&x2, at + 2 * D_LANES, sizeof x2);
-            memcpy(&x3, at + 3 * D_LANES, sizeof x3);
-            s0 = D(step)(s0, row[k] - x0, kind);
-            s1 = D(step)(s1, row[k] - x1, kind);
-            s2 = D(step)(s2, row[k] - x2, kind);
-            s3 = D(step)(s3, row[k] - x3, kind);
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; v++) {
+                memcpy(&x[v], at + v * D_LANES, sizeof *x);
+                state[v] = D(step)(state[v], row[k] - x[v], kind);
+            }
         }
-        memcpy(sums, &s0, sizeof s0);
-        memcpy(sums + D_LANES, &s1, sizeof s1);
-        memcpy(sums + 2 * D_LANES, &s2, sizeof s2);
-        memcpy(sums + 3 * D_LANES, &s3, sizeof s3);
-        for (int64_t l = 0; l < D_BLOCK; l++) {
+        memcpy(sums, state, (size_t)vectors * sizeof *state);
+        for (int64_t l = 0; l < vectors * D_LANES; l++) {
             const double larger = found[l] > sums[l] || found[l] != found[l] ? found[l] : sums[l];
             found[l] = kind == LARGEST ? larger : found[l] + sums[l];
         }
@@ -90,9 +84,16 @@ static inline __attribute__((always_inline)) void D(row_by)(const job *j, int64_
     double found[D_BLOCK];
     for (int64_t first = i + 1; first < j->rows; first += D_BLOCK) {
         const int64_t count = j->rows - first < D_BLOCK ? j->rows - first : D_BLOCK;
+        const D_T *others = (const D_T *)j->table + first;
         int wide = 0;
-        D(fold)(row, (const D_T *)j->table + first, j, kind, found);
-        for (int64_t l = 0; l < D_BLOCK && kind == SQUARES; l++) {
+        /* Of few others the columns behind them are not worth a look. */
+        if (count <= D_LANES)
+            D(fold)(row, others, j, kind, 1, found);
+        else if (count <= 2 * D_LANES)
+            D(fold)(row, others, j, kind, 2, found);
+        else
+            D(fold)(row, others, j, kind, 4, found);
+        for (int64_t l = 0; l < count && kind == SQUARES; l++) {
             wide |= !((found[l] >= D_LEAST) & (found[l] < INFINITY));
             found[l] = sqrt(found[l]);
         }
