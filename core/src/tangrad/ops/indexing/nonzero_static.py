@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
+from tangrad import _C
 from tangrad.ops.definition.define import composite
 
 
@@ -25,6 +26,11 @@ def nonzero_static(self: Any, size: int, fill_value: int) -> Any:
     """List the places of the elements that are not zero, cut or filled up to `size` rows."""
     if size < 0:
         raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
+    if _C.get_intercept() is None and type(self) is tangrad.Tensor and not self.is_meta:
+        # Nothing but the result has to have a size that is known beforehand.
+        found = self.nonzero()[:size]
+        rest = found.new_full((size - found.shape[0], self.ndim), fill_value)
+        return tangrad.cat([found, rest])
     flat = (self != 0).reshape((-1,))
     count = flat.shape[0]
     # The k-th of them is written to place k, all that is too much or zero to one place more.
