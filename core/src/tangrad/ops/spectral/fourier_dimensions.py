@@ -396,6 +396,7 @@ def _shifted(x: Any, dim: Any, half: Any) -> Any:
 
 @composite(
     "fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor",
+    keeps_calls=True,
     namespace="fft",
     samples=_shift_samples,
     errors=_shift_errors,
@@ -407,6 +408,7 @@ def fft_fftshift(self: Any, dim: Any) -> Any:
 
 @composite(
     "fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor",
+    keeps_calls=True,
     namespace="fft",
     samples=_shift_samples,
     errors=_shift_errors,

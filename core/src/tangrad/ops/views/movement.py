@@ -158,7 +158,7 @@ def contiguous(self: Any, memory_format: Any) -> Any:
 
 @composite(
     "flatten(Tensor self, dim start_dim=0, dim end_dim=-1) -> Tensor",
-    c_implementation="flatten",
+    keeps_calls=True,
     samples=lambda s: [
         s(s.tensor(2, 3, 2)),
         s(s.tensor(2, 3, 2), 1),
@@ -341,7 +341,7 @@ permute = view(
 
 @composite(
     "movedim(Tensor self, dim[] source, dim[] destination) -> Tensor",
-    c_implementation="movedim",
+    keeps_calls=True,
     alias=("moveaxis",),
     samples=lambda s: [
         s(s.tensor(2, 3, 4), 0, 2),

@@ -259,6 +259,7 @@ def _rearranged_last(x: Any, split: Any, order: Any, channels: int, height: int,
 
 @composite(
     "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
+    keeps_calls=True,
     method=False,
     samples=lambda s: [
         s(s.tensor(1, 8, 2, 3), 2),
@@ -295,6 +296,7 @@ def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
 
 @composite(
     "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
+    keeps_calls=True,
     method=False,
     samples=lambda s: [
         s(s.tensor(1, 2, 4, 6), 2),
@@ -333,6 +335,7 @@ def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
 
 @composite(
     "channel_shuffle(Tensor input, int groups) -> Tensor",
+    keeps_calls=True,
     method=False,
     alias=("native_channel_shuffle",),
     samples=lambda s: [

@@ -260,6 +260,7 @@ def _adaptive_greatest(
 
 @composite(
     "adaptive_avg_pool1d(Tensor input, any output_size) -> Tensor",
+    keeps_calls=True,
     dtypes="floating complex",
     method=False,
     samples=lambda s: [
@@ -286,6 +287,7 @@ def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
 
 @composite(
     "adaptive_max_pool1d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
+    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -333,6 +335,7 @@ def adaptive_max_pool1d_with_indices(input: Any, output_size: Any, return_indice
 
 @composite(
     "adaptive_avg_pool2d(Tensor input, any output_size) -> Tensor",
+    keeps_calls=True,
     dtypes="floating complex",
     namespace="nn",
     samples=lambda s: [
@@ -360,6 +363,7 @@ def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
 
 @composite(
     "adaptive_max_pool2d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
+    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -408,6 +412,7 @@ def adaptive_max_pool2d_with_indices(input: Any, output_size: Any, return_indice
 
 @composite(
     "adaptive_avg_pool3d(Tensor input, any output_size) -> Tensor",
+    keeps_calls=True,
     dtypes="floating complex",
     namespace="nn",
     samples=lambda s: [
@@ -433,6 +438,7 @@ def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
 
 @composite(
     "adaptive_max_pool3d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
+    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
