@@ -190,8 +190,35 @@ median = overload("median", "median_all", "median_dim")
 nanmedian = overload("nanmedian", "nanmedian_all", "nanmedian_dim")
 
 
+def _mode_by_sorting(self: Any, dim: int) -> Any:
+    values, indices = self.sort(dim=dim, stable=True)
+    size = self.shape[dim]
+    shape = [1] * self.ndim
+    shape[dim] = size
+    positions = tangrad.arange(size, device=self.device).reshape(shape).expand(self.shape)
+    new = values.narrow(dim, 1, size - 1) != values.narrow(dim, 0, size - 1)
+    first = positions.narrow(dim, 0, 1)
+    begins = tangrad.cat([first, positions.narrow(dim, 1, size - 1).where(new, 0)], dim)
+    length = positions - begins.cummax(dim).values
+    return indices.gather(dim, length.argmax(dim, keepdim=True))
+
+
+_mode_place = op(
+    "_mode_place(Tensor self, dim dim) -> Tensor",
+    shape=lambda self, dim: (*self.shape[:dim], 1, *self.shape[dim + 1 :]),
+    dtype=lambda: "int64",
+    decompose=_mode_by_sorting,
+    vjp="none: places",
+    batch=lambda size, dims, self, dim: (_mode_place(front(self, dims[0]), dim + 1), 0),
+    function=False,
+    method=False,
+    doc="Find the place of what `mode` gives, of a tensor with elements along the dimension.",
+)
+
+
 @composite(
     "mode(Tensor self, dim dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    keeps_calls=True,
     strict_out_dtype=True,
     out=True,
     samples=lambda s: (
@@ -221,18 +248,11 @@ def mode(self: Any, dim: int, keepdim: bool) -> Any:
     _require_elements("mode", self, dim)
     if self.ndim == 0:
         return self.clone(), tangrad.zeros((), dtype=tangrad.int64, device=self.device)
-    values, indices = self.sort(dim=dim, stable=True)
-    size = self.shape[dim]
-    shape = [1] * self.ndim
-    shape[dim] = size
-    positions = tangrad.arange(size, device=self.device).reshape(shape).expand(self.shape)
-    fixed = values.detach()
-    new = fixed.narrow(dim, 1, size - 1) != fixed.narrow(dim, 0, size - 1)
-    first = positions.narrow(dim, 0, 1)
-    begins = tangrad.cat([first, positions.narrow(dim, 1, size - 1).where(new, 0)], dim)
-    length = positions - begins.cummax(dim).values
-    best = length.argmax(dim, keepdim=True)
-    values, indices = values.gather(dim, best), indices.gather(dim, best)
+    fixed = self.detach()
+    # What records calls is shown ops that every device and format has.
+    unseen = _C.get_intercept() is None and type(fixed) is tangrad.Tensor
+    indices = (_mode_place if unseen else _mode_by_sorting)(fixed, dim)
+    values = self.gather(dim, indices)
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.nn.convolution import in_format_of, repeated
+from tangrad.ops.nn.fusing import plain_on_host
 from tangrad.ops.nn.pooling.average import avg_pool1d, avg_pool2d, avg_pool3d
 from tangrad.ops.nn.pooling.greatest import max_pool1d, max_pool2d, max_pool3d
-from tangrad.plugin import Ints, composite, numel_of
+from tangrad.plugin import Ints, composite, get_intercept, numel_of, op
 
 _AVERAGES = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}
 _GREATEST = {1: max_pool1d, 2: max_pool2d, 3: max_pool3d}
@@ -36,6 +37,7 @@ def _lp_pool(
 @composite(
     "lp_pool1d(Tensor input, any norm_type, any kernel_size, any stride=None,"
     " bool ceil_mode=False) -> Tensor",
+    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -54,6 +56,7 @@ def lp_pool1d(input: Any, norm_type: Any, kernel_size: Any, stride: Any, ceil_mo
 @composite(
     "lp_pool2d(Tensor input, any norm_type, any kernel_size, any stride=None,"
     " bool ceil_mode=False) -> Tensor",
+    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -72,6 +75,7 @@ def lp_pool2d(input: Any, norm_type: Any, kernel_size: Any, stride: Any, ceil_mo
 @composite(
     "lp_pool3d(Tensor input, any norm_type, any kernel_size, any stride=None,"
     " bool ceil_mode=False) -> Tensor",
+    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -124,6 +128,45 @@ def _starts(sample: Any, size: int, out: int, kernel: int) -> Any:
     return tangrad.cat([first, last], -1)
 
 
+def _places_by_gathering(self: Any, samples: Any, kernel_size: Ints, output_size: Ints) -> Any:
+    kernel, outs = kernel_size, output_size
+    shape, sizes, spatial = tuple(self.shape), tuple(self.shape)[2:], self.ndim - 2
+    places = tangrad.zeros((), dtype=tangrad.int64, device=self.device)
+    for axis, (n, k, o) in enumerate(zip(sizes, kernel, outs, strict=True)):
+        # The first random number is of an image's width, but of a volume's depth.
+        start = _starts(samples.select(2, 1 - axis if spatial == 2 else axis), n, o, k)
+        along = start.unsqueeze(-1) + tangrad.arange(k, device=self.device)
+        window = [1] * spatial
+        window[axis] = k
+        position = [1] * spatial
+        position[axis] = o
+        placed = along.reshape((*shape[:2], *position, *window))
+        places = places + placed * numel_of(sizes[axis + 1 :])
+    flat = places.reshape((*shape[:2], numel_of(outs) * numel_of(kernel)))
+    taken = self.reshape((*shape[:2], numel_of(sizes))).gather(2, flat)
+    taken = taken.reshape((*shape[:2], numel_of(outs), numel_of(kernel)))
+    flat = flat.reshape(tuple(taken.shape))
+    return flat.gather(3, taken.max(-1, keepdim=True)[1]).reshape((*shape[:2], *outs))
+
+
+_fractional_places = op(
+    "_fractional_places(Tensor self, Tensor samples, int[] kernel_size, int[] output_size)"
+    " -> Tensor",
+    dtypes="floating",
+    shape=lambda self, output_size: (*self.shape[:2], *output_size),
+    dtype=lambda: "int64",
+    decompose=_places_by_gathering,
+    vjp="none: places",
+    function=False,
+    method=False,
+    doc="""Find where the greatest elements of windows at random distances are.
+
+    Images (N, C, H, W) or volumes, and numbers (N, C, 2) or (N, C, 3) from [0, 1), which place the
+    windows. Positions are those in an image or volume that is flat.
+    """,
+)
+
+
 def _fractional(
     spatial: int, input: Any, kernel_size: Any, output_size: Any, ratio: Any, samples: Any
 ) -> Any:
@@ -174,23 +217,12 @@ def _fractional(
         none = input.reshape((-1,))[:0].reshape(wanted)
         return none, tangrad.zeros(wanted, dtype=tangrad.int64, device=input.device)
     samples = samples[: shape[0], : shape[1]]
-    places = tangrad.zeros((), dtype=tangrad.int64, device=x.device)
-    for axis, (n, k, o) in enumerate(zip(sizes, kernel, outs, strict=True)):
-        # The first random number is of an image's width, but of a volume's depth.
-        start = _starts(samples.select(2, 1 - axis if spatial == 2 else axis), n, o, k)
-        along = start.unsqueeze(-1) + tangrad.arange(k, device=x.device)
-        window = [1] * spatial
-        window[axis] = k
-        position = [1] * spatial
-        position[axis] = o
-        placed = along.reshape((*shape[:2], *position, *window))
-        places = places + placed * numel_of(sizes[axis + 1 :])
-    flat = places.reshape((*shape[:2], numel_of(outs) * numel_of(kernel)))
+    # What records calls is shown ops that every device and format has.
+    unseen = get_intercept() is None and plain_on_host(x, samples)
+    find = _fractional_places if unseen else _places_by_gathering
+    places = find(x.detach(), samples, kernel, outs)
+    indices = places.reshape((*shape[:2], numel_of(outs)))
     rows = x.reshape((*shape[:2], numel_of(sizes)))
-    taken = rows.detach().gather(2, flat)
-    taken = taken.reshape((*shape[:2], numel_of(outs), numel_of(kernel)))
-    flat = flat.reshape(tuple(taken.shape))
-    indices = flat.gather(3, taken.max(-1, keepdim=True)[1]).squeeze(-1)
     values = rows.gather(2, indices)
     return values.reshape(wanted), indices.reshape(wanted)
 
