@@ -140,6 +140,7 @@ def _given(vector: Any, requires_grad: bool, out: Any) -> Any:
 
 
 _FAR = 2**62
+_WIDE = (tangrad.float32, tangrad.float64)
 
 
 def _arange(
@@ -299,16 +300,16 @@ def _powers(base: float, exponents: list[Any]) -> list[Any]:
 
 def _spacing_dtype(name: str, dtype: Any, start: Any, end: Any) -> Any:
     is_complex = isinstance(start, complex) or isinstance(end, complex)
-    if dtype is not None:
-        if is_complex and not dtype.is_complex:
-            raise RuntimeError(
-                f"torch.{name}(): inferred dtype complex can't be safely cast to {dtype} "
-                f"({start} to {end}); ask for a complex dtype"
-            )
-        return dtype
-    if is_complex:
-        return dtype_of_number(1j)
-    return _C.get_default_dtype()
+    if dtype is None:
+        dtype = dtype_of_number(1j) if is_complex else _C.get_default_dtype()
+    elif is_complex and not dtype.is_complex:
+        raise RuntimeError(
+            f"torch.{name}(): inferred dtype complex can't be safely cast to {dtype} "
+            f"({start} to {end}); ask for a complex dtype"
+        )
+    for number in (start, end):
+        require_fit(number, dtype, name)
+    return dtype
 
 
 def _bound(name: str, x: Any) -> Any:
@@ -358,7 +359,7 @@ def _is_plain(*numbers: Any) -> bool:
 def _write_spaced(vector: Any, start: Any, end: Any) -> Any:
     """Overwrite a vector by evenly spaced numbers, rounded at the places where PyTorch rounds."""
     dtype, steps = vector.dtype, vector.numel()
-    if dtype in (tangrad.float32, tangrad.float64):
+    if dtype in _WIDE:
         return _spaced(vector, float(start), float(end))
     if dtype.is_complex:
         for part, numbers in (
@@ -411,6 +412,12 @@ def linspace(
     out: Any,
 ) -> Any:
     """Make a vector of evenly spaced numbers from start to end, both included."""
+    kind = _C.get_default_dtype() if dtype is None else dtype
+    plain = type(start) in (int, float) and type(end) in (int, float) and layout is out is None
+    if plain and steps >= 0 and kind in _WIDE and max(abs(start), abs(end)) < _FAR:
+        vector = allocate((steps,), kind, device, None)
+        vector = vector if vector.is_meta else _spaced(vector, float(start), float(end))
+        return finished(vector, requires_grad)
     require_strided(layout)
     _check_steps(steps)
     if _seen_by_level(start, end) and out is None:
@@ -418,8 +425,6 @@ def linspace(
         return _C.requiring_grad(spaced) if requires_grad else spaced
     start, end = _bound("linspace", start), _bound("linspace", end)
     dtype = _spacing_dtype("linspace", dtype if out is None else dtype or out.dtype, start, end)
-    for number in (start, end):
-        require_fit(number, dtype, "linspace")
     vector = _vector(steps, dtype, device, out)
     if not (dtype.is_floating_point or dtype.is_complex):
         start, end = math.trunc(start), math.trunc(end)  # before the steps are made, as PyTorch
@@ -459,8 +464,6 @@ def logspace(
         return _C.requiring_grad(powers) if requires_grad else powers
     start, end = _bound("logspace", start), _bound("logspace", end)
     dtype = _spacing_dtype("logspace", dtype if out is None else dtype or out.dtype, start, end)
-    for number in (start, end):
-        require_fit(number, dtype, "logspace")
     if not (dtype.is_floating_point or dtype.is_complex):
         start, end = int(start), int(end)  # as PyTorch: the ends are of the result's dtype
     length = None
