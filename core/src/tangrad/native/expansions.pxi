@@ -29,7 +29,7 @@ cdef object expanded(Op op, PyObject** flat):
 
 
 cdef object call_again(tuple steps, int nvalues, PyObject** flat):
-    """Take the steps of an expansion: each an op, a byte per parameter and constants; the last, the bytes of the result.
+    """Take the steps of an expansion: an op, a byte per parameter, constants; at the end the bytes of the result.
 
     A byte is the number of a value, the arguments first and then what earlier steps gave, or 255 for the constant.
     """
