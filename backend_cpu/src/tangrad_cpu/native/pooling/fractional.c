@@ -8,6 +8,7 @@
 #define GRAIN 16384
 /* Windows of a row that are looked at side by side. */
 #define TOGETHER 64
+#define FULL 16
 
 typedef struct job {
     const tg_view *self, *samples;
@@ -41,14 +42,16 @@ STARTS(starts_f64, double)
         integer place[TOGETHER], col[TOGETHER];                                                         \
         for (int64_t first = 0; first < j->outs[2]; first += TOGETHER) {                                \
             const int count = (int)(j->outs[2] - first < TOGETHER ? j->outs[2] - first : TOGETHER);     \
-            for (int c = 0; c < count; c++)                                                             \
-                col[c] = (integer)cols[first + c];                                                      \
+            /* The last one repeated fills up a vector. */                                              \
+            const int lanes = (count + FULL - 1) / FULL * FULL;                                         \
+            for (int c = 0; c < lanes; c++)                                                             \
+                col[c] = (integer)cols[first + (c < count ? c : count - 1)];                            \
             for (int64_t a = 0; a < j->outs[0]; a++)                                                    \
                 for (int64_t b = 0; b < j->outs[1]; b++) {                                              \
                     const type *corner = x + starts[a] * j->stride[0] + rows[b] * j->stride[1];         \
                     const integer stride = (integer)j->stride[2];                                       \
                     int64_t before = (starts[a] * j->size[1] + rows[b]) * j->size[2];                   \
-                    for (int c = 0; c < count; c++) {                                                   \
+                    for (int c = 0; c < lanes; c++) {                                                   \
                         most[c] = corner[col[c] * stride];                                              \
                         place[c] = (integer)before + col[c];                                            \
                     }                                                                                   \
@@ -58,7 +61,7 @@ STARTS(starts_f64, double)
                                 const type *tap = corner + d * j->stride[0] + h * j->stride[1]          \
                                                   + w * j->stride[2];                                   \
                                 const integer at = (integer)(before + (d * j->size[1] + h) * j->size[2] + w); \
-                                for (int c = 0; c < count; c++) {                                       \
+                                for (int c = 0; c < lanes; c++) {                                       \
                                     const type value = tap[col[c] * stride], best = most[c];            \
                                     const int better = (value > best) | ((value != value) & (best == best)); \
                                     most[c] = better ? value : best;                                    \
