@@ -163,3 +163,13 @@ def test_windows_of_another_number_of_dimensions_are_refused() -> None:
     x = tangrad.randn(2, 3, 8, 8)
     with pytest.raises(RuntimeError, match=r"window_average: .* 1 to 3 dimensions"):
         window_average(x, (4, 4), (2,), (2, 2), (0, 0), 0)
+
+
+@pytest.mark.parametrize("shape", [(2, 16, 16, 16), (2, 32, 16, 16), (2, 4, 6, 8, 8), (8,) * 5])
+def test_limits_of_one_call_are_not_seen_in_the_bits(shape: tuple[int, ...]) -> None:
+    spatial = len(shape) - 2
+    x = tangrad.tensor(drawn(np.random.default_rng(4), shape, "float32"))
+    outs, twos = tuple(n // 2 for n in shape[2:]), (2,) * spatial
+    wanted = average_of_lines(x, outs, twos, twos, (0,) * spatial, 0)
+    found = getattr(F, f"avg_pool{spatial}d")(x, 2)
+    assert bits(found) == bits(wanted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -11,8 +12,9 @@ from tangrad.plugin import DeviceDriver, find_op, reference_kernel
 
 API = 1
 
-# Elements up to which one call is faster than vectorised sums along each dimension.
-_FEW = 2048
+# Elements up to which one call is faster than vectorised sums along each dimension; also, for each
+# dimension after the first, so many elements of windows.
+_FEW, _TAKEN = 2048, 8192
 _WIDE = frozenset(("float32", "float64"))
 
 _op = cache(find_op)
@@ -20,7 +22,12 @@ _op = cache(find_op)
 
 def _window_average(input: Any, *window: Any) -> Any:
     """Average windows of a few elements in one call, with the bits of sums along each dimension."""
-    if input.numel() > _FEW or input.dtype.name not in _WIDE:
+    sizes, kernel = window[0], window[1]
+    few = input.numel() <= _FEW
+    if not few and len(kernel) > 1:
+        taken = prod(input.shape[: -len(sizes)]) * prod(sizes) * prod(kernel)
+        few = taken <= _TAKEN * (len(kernel) - 1)
+    if not few or input.dtype.name not in _WIDE:
         return None
     return _op("window_average")(input, *window)
 
