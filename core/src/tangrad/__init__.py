@@ -98,10 +98,9 @@ _LAZY = {
         ),
         "autograd.grad_mode": "no_grad enable_grad set_grad_enabled inference_mode",
         "compat.functions": (
-            "_assert _assert_async is_tensor is_floating_point is_complex is_storage numel "
-            "typename is_nonzero is_conj is_neg is_inference broadcast_shapes detach_ get_device "
-            "is_distributed is_same_size is_signed resize_as_ _convert_indices_from_coo_to_csr "
-            "_convert_indices_from_csr_to_coo _shape_as_tensor"
+            "_assert is_tensor is_floating_point is_complex is_storage numel typename is_nonzero "
+            "is_conj is_neg is_inference broadcast_shapes detach_ get_device is_distributed "
+            "is_same_size is_signed resize_as_"
         ),
         "ops.aten": "_log_softmax _log_softmax_backward_data _softmax _softmax_backward_data",
         "tensor.storages": "StorageBase TypedStorage",

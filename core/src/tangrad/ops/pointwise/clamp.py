@@ -247,29 +247,16 @@ def _largest(dtype: Any) -> float:
     strict_out_dtype=True,
     out=True,
     inplace=True,
-    # Not the result copied over the tensor, for backward reads what the tensor was.
-    writes=lambda self, *given: _write_numbers(self, *given),
     samples=lambda s: [*s.unary(), s(s.specials(), nan=1.0, posinf=2.0, neginf=-2.0)],
 )
 def nan_to_num(
     self: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
     """Replace NaN by `nan` (default 0) and infinities by the greatest and least finite numbers."""
-    made = _by_numbers(nan_to_number, self, nan, posinf, neginf)
-    return self.clone() if made is None else made
-
-
-def _write_numbers(self: Any, *given: Any) -> Any:
-    _by_numbers(nan_to_number.inplace, self, *given)
-    return self
-
-
-def _by_numbers(run: Any, self: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
-    """Replace what is no finite number; None where a dtype holds nothing else."""
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
-        return None
+        return self.clone()
     largest = _largest(self.dtype)
-    return run(
+    return nan_to_number(
         self,
         0.0 if nan is None else nan,
         largest if posinf is None else posinf,

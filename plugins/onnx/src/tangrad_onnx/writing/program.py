@@ -15,6 +15,7 @@ from onnx import ModelProto, TensorProto, helper
 import tangrad
 from tangrad import Tensor
 from tangrad_onnx.errors import OnnxExporterError, UnsupportedOperatorError
+from tangrad_onnx.writing.bodies import Body
 from tangrad_onnx.writing.decompositions import refuse_by_values, table
 from tangrad_onnx.writing.forms import FORMS, WHOLE
 from tangrad_onnx.writing.forms.indexing import put_slice
@@ -409,9 +410,9 @@ class _Model:
         raise OnnxExporterError("a function without results")
 
     @contextmanager
-    def _nested(self, part: Any, given: list[Any]) -> Iterator[_Body]:
+    def _nested(self, part: Any, given: list[Any]) -> Iterator[Body]:
         """Write a function as a graph of its own, whose nodes see the values around it."""
-        body = _Body(str(part.target))
+        body = Body(str(part.target))
         outer, self.w.nodes = self.w.nodes, body.nodes
         try:
             self._inputs_of(part, given)
@@ -585,42 +586,6 @@ class _Model:
         if kind == "diagonal":
             return put_diagonal(self.w, whole, name, a)
         raise UnsupportedOperatorError(f"a write through the view {kind!r}")
-
-
-class _Body:
-    """A graph inside of the model's.
-
-    Args:
-        name: of the graph.
-
-    Attributes:
-        nodes: its nodes.
-        results: the nodes of the program that it gives.
-        inputs: declared values; without those of the graph around it, which it sees.
-        outputs: names of its results.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.nodes: list[Any] = []
-        self.results: list[Any] = []
-        self.inputs: list[Any] = []
-        self.outputs: list[str] = []
-
-    def graph(self, types: Sequence[int] | None = None) -> Any:
-        """Return it as ONNX has it.
-
-        Args:
-            types: of the results; those of the program's nodes by default.
-        """
-        known = types or [type_of(node.meta["val"].dtype) for node in self.results]
-        shapes: list[Any] = [[]] * (len(known) - len(self.results))
-        shapes += [[None] * node.meta["val"].ndim for node in self.results]
-        outputs = [
-            helper.make_tensor_value_info(name, kind, shape)
-            for name, kind, shape in zip(self.outputs, known, shapes, strict=True)
-        ]
-        return helper.make_graph(self.nodes, self.name, self.inputs, outputs)
 
 
 def _is(node: Any, name: str) -> bool:
