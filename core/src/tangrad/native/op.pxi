@@ -184,21 +184,15 @@ cdef class Op:
         from tangrad.ops import aten
         return getattr(aten, self.name)
 
+    namespace, _overloadname = "aten", "default"
+
     @property
     def _overloadpacket(self):
         return self.overloadpacket
 
     @property
-    def namespace(self):
-        return "aten"
-
-    @property
     def _opname(self):
         return self.name
-
-    @property
-    def _overloadname(self):
-        return "default"
 
     @property
     def kind(self):
