@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import tangrad
 from tangrad import _C
 from tangrad.compat.overridable import overridable
 from tangrad.tensor.size import Size

@@ -1,4 +1,4 @@
-"""Functions of the top level that PyTorch keeps for itself, and that libraries call all the same."""
+"""Functions of the top level that PyTorch keeps for itself, and libraries call all the same."""
 
 from __future__ import annotations
 
