@@ -399,7 +399,9 @@ def test_a_huber_loss_of_halves_is_rounded_once(agree):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("shape", [(3,), (4, 3), (4, 3, 2)], ids=str)
 @pytest.mark.parametrize(
-    "given", [{}, {"weight": weights}, {"label_smoothing": 0.1}, {"reduction": "sum"}], ids=str
+    "given",
+    [{}, {"weight": weights}, {"label_smoothing": 0.1}, {"reduction": "sum"}],
+    ids=["mean", "weighted", "smoothed", "sum"],
 )
 def test_targets_that_are_all_ignored_owe_nothing(agree, given, shape, dtype):
     def program(t):
