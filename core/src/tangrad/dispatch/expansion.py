@@ -1,8 +1,4 @@
-"""Follow a composite: what ops its Python calls on which values, so that C calls them again.
-
-Only composites that say `keeps_calls` are followed: what they call is a function of the geometry
-and dtypes of their tensors, of which of these need gradients, and of the values of all else.
-"""
+"""Follow a composite that says `keeps_calls`: what it calls on which values, to call it again."""
 
 from __future__ import annotations
 
@@ -13,6 +9,8 @@ from tangrad.dispatch.intercept import pop_observer, push_observer
 from tangrad.dispatch.stack import current
 
 _CONSTANT = (bool, int, float, complex, str, type(None), _C.dtype, _C.memory_format)
+# What a kernel in Python sets aside, and what must be there as it was when the kernel returns.
+_ASIDE = "function_modes rewriters levels dispatch_modes tracers write_watchers observers".split()
 _MOST_VALUES = 64  # as in native/expansions.pxi
 
 
@@ -64,7 +62,9 @@ def keep_no_calls() -> None:
 
 
 def followed(op: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
-    """Call a composite's Python; return its result, and the steps or False."""
+    """Call a composite's Python; return its result, and the steps, or False; True: ask again."""
+    if any(getattr(current(), name) for name in _ASIDE):
+        return op.function(*args), True
     notes = _Notes(args)
     push_observer(notes)
     try:

@@ -16,9 +16,13 @@ cdef object expanded(Op op, PyObject** flat):
         found = op.expansions.get(form)
         if type(found) is tuple:
             return call_again(<tuple>found, op.nparams, flat)
-    if found is True and tg_tls.intercept == NULL:
+    if found is True:
         from tangrad.dispatch.expansion import followed
-        result, found = followed(op, tuple_of(flat, op.nparams))
+        standing, observers = tg_tls.standing, <size_t>tg_tls.observers  # of a kernel's caller
+        try:
+            result, found = followed(op, tuple_of(flat, op.nparams))
+        finally:
+            tg_tls.intercept, tg_tls.standing, tg_tls.observers = NULL, standing, <void*><size_t>observers
         op.expansions[form] = found if key.reads == tg_tls.reads else False
         return result
     if found is None:                    # a form that never comes again is not worth a look

@@ -310,7 +310,7 @@ cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
         check_apart(op, tuple_of(flat, op.nparams), [out], True)
     if inplace and op.definition.writes is not None:
         return PyObject_CallObject(op.definition.writes, tuple_of(flat, op.nparams))
-    if op.expansions is not None and out is None and not standing():
+    if op.expansions is not None and out is None and tg_tls.intercept == NULL:
         result = expanded(op, flat)
     else:
         arguments = tuple_of(flat, op.nparams)
