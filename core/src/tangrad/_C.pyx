@@ -55,7 +55,6 @@ cdef extern from "Python.h":
     object PyWeakref_NewRef(object, object)
     long long PyLong_AsLongLongAndOverflow(object, int*) except? -1
     unsigned long long PyLong_AsUnsignedLongLongMask(object) except? 0xFFFFFFFFFFFFFFFF
-    object PyBytes_FromStringAndSize(const char*, Py_ssize_t)
     const char* PyUnicode_AsUTF8(object) except NULL
     const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
     bint PyComplex_CheckExact(object)
@@ -170,7 +169,6 @@ include "native/calls.pxi"
 include "native/shapes.pxi"
 include "native/composites.pxi"
 include "native/plans.pxi"
-include "native/expansions.pxi"
 include "native/random.pxi"
 include "native/reduction.pxi"
 include "native/view.pxi"

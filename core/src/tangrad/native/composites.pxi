@@ -5,6 +5,7 @@ cdef enum:
     SHORT_MATMUL = 1
     SHORT_SOFTMAX = 2
     SHORT_RESHAPE = 3
+    SHORT_FLATTEN = 4
     SHORT_CONTIGUOUS = 5
     SHORT_EMPTY = 6
     SHORT_POWER = 7
@@ -51,6 +52,12 @@ cdef object shortcut(Op op, PyObject** flat):
         return filled_like(op, t, flat, op.shortcut == SHORT_ONES_LIKE)
     if SHORT_NEW_EMPTY <= op.shortcut <= SHORT_NEW_ONES:
         return made_beside(op, t, flat)
+    if op.shortcut == SHORT_MOVEDIM:
+        order = moved(t.ndim_, <tuple>given(op, flat, 1), <tuple>given(op, flat, 2))
+        if order is None:
+            return NotImplemented
+        inner[1] = <PyObject*>order
+        return call_inner(lookup_op("permute"), inner, None, False)
     if op.shortcut == SHORT_MASKED_FILL:
         return masked_filled(op, flat, None)
     if op.shortcut == SHORT_ZERO:
@@ -80,11 +87,31 @@ cdef object shortcut(Op op, PyObject** flat):
         return NotImplemented
     if not t.flags & CONTIGUOUS:
         return NotImplemented
-    size = inferred(t, <tuple>given(op, flat, 1))
+    size = flattened(op, t, flat) if op.shortcut == SHORT_FLATTEN else inferred(t, <tuple>given(op, flat, 1))
     if size is None:
         return NotImplemented
     inner[1] = <PyObject*>size
     return call_inner(<Op>lookup_op("view").overloads[0], inner, None, False)
+
+
+cdef tuple moved(int ndim, tuple source, tuple destination):
+    """The order of dimensions that puts some at other places; None where it is not asked for rightly."""
+    cdef int taken[MAX_DIMS]
+    cdef int i, d, free = 0
+    cdef list order = [None] * ndim
+    if ndim == 0 or len(source) != len(destination):
+        return None
+    for d in range(ndim):
+        taken[d] = 0
+    for i in range(<int>len(source)):
+        taken[<int>source[i]] = 1
+        order[<int>destination[i]] = source[i]
+    for d in range(ndim):
+        if not taken[d]:
+            while order[free] is not None:
+                free += 1
+            order[free] = d
+    return tuple(order)
 
 
 cdef object masked_filled(Op op, PyObject** flat, object out):
@@ -224,6 +251,21 @@ cdef Tensor filled(Tensor t, bint ones):
 
 cdef tuple shape_of(Tensor t):
     return tuple([t.shape_[d] for d in range(t.ndim_)])
+
+
+cdef tuple flattened(Op op, Tensor t, PyObject** flat):
+    """The size after merging dimensions; None where `flatten` has to decide."""
+    cdef int start = <object>given(op, flat, 1), end = <object>given(op, flat, 2), d
+    cdef int64_t merged = 1
+    if start >= end or end >= t.ndim_:
+        return None
+    for d in range(start, end + 1):
+        merged *= t.shape_[d]
+    size = [t.shape_[d] for d in range(start)]
+    size.append(merged)
+    for d in range(end + 1, t.ndim_):
+        size.append(t.shape_[d])
+    return tuple(size)
 
 
 cdef tuple inferred(Tensor t, tuple size):

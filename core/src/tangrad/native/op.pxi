@@ -167,7 +167,6 @@ cdef class Op:
     cdef bint random                     # its last two parameters are the drawn (seed, offset)
     cdef int generator_param             # place of the parameter `generator`, or -1
     cdef public object function          # composites: the Python body
-    cdef dict expansions                 # composites: {form of a call: Steps, result; False, True}, or None
     cdef public object return_type       # named tuple of several results
     cdef dict __dict__
 
@@ -357,7 +356,6 @@ def make_op(definition, str kind, spec):
     find_c_implementation(op, list(params))
     op.forgets_base = definition.forgets_base
     op.function = spec.get("function")
-    op.expansions = {} if definition.keeps_calls else None
     op.native = spec.get("native")
     op.random = spec.get("random", False)
     op.generator_param = op.names.index("generator") if "generator" in op.names else -1

@@ -310,14 +310,11 @@ cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
         check_apart(op, tuple_of(flat, op.nparams), [out], True)
     if inplace and op.definition.writes is not None:
         return PyObject_CallObject(op.definition.writes, tuple_of(flat, op.nparams))
-    if op.expansions is not None and out is None and tg_tls.intercept == NULL:
-        result = expanded(op, flat)
-    else:
-        arguments = tuple_of(flat, op.nparams)
-        if inplace and tg_tls.grad_enabled and requires_grad(<Tensor>out):
-            # What the calls inside save must outlive the write.
-            arguments = (with_history_of(copy_seen(alias_whole(<Tensor>out)), <Tensor>out), *arguments[1:])
-        result = PyObject_CallObject(op.function, arguments)
+    arguments = tuple_of(flat, op.nparams)
+    if inplace and tg_tls.grad_enabled and requires_grad(<Tensor>out):
+        # What the calls inside save must outlive the write.
+        arguments = (with_history_of(copy_seen(alias_whole(<Tensor>out)), <Tensor>out), *arguments[1:])
+    result = PyObject_CallObject(op.function, arguments)
     if op.return_type is not None and type(result) is tuple:
         result = op.return_type(*result)
     if out is None:

@@ -41,7 +41,6 @@ def _as_bits(self: Any) -> Any:
 
 @composite(
     "hash_tensor(Tensor self, dim[] dim=[], *, bool keepdim=False, int mode=0) -> Tensor",
-    keeps_calls=True,
     strict_out_dtype=True,
     out=True,
     dtypes="bool integral floating",

@@ -18,7 +18,6 @@ _PLACES = {
         "devices.kernels": "reference_kernel",
         "devices.lapack_spectral": "lapack_address lapack_threads",
         "dispatch.batching": "BatchLevel",
-        "dispatch.expansion": "keep_no_calls",
         "dispatch.levels": "map_tensors open_tensor",
         "dispatch.overrides": "overloaded_arguments",
         "dispatch.random_state": "Drawn",

@@ -64,9 +64,6 @@ class Computing:
             sequential engine, that returns the result.
         c_implementation: the name of what C computes in place of this definition, for the calls
             that programs make most (`native/c_implementations.pxi`).
-        keeps_calls: whether what a composite calls follows from the geometry and dtypes of its
-            tensors, from which of them need gradients, and from the values of all else, so that C
-            may call it again (`native/expansions.pxi`).
         forgets_base: whether a view's result counts as the owner of its memory.
     """
 
@@ -80,7 +77,6 @@ class Computing:
     words: Any = None
     sequential: Any = None
     c_implementation: str | None = None
-    keeps_calls: bool = False
     forgets_base: bool = False
 
 

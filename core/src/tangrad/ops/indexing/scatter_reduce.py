@@ -189,7 +189,6 @@ def _scatter_reduce_samples(s: Any) -> list[Any]:
 @composite(
     "scatter_reduce(Tensor self, dim dim, Tensor index, Tensor src, str reduce, *,"
     " bool include_self=True) -> Tensor",
-    keeps_calls=True,
     strict_out_dtype=True,
     inplace=True,
     writes=lambda self, dim, index, src, reduce, include_self: _written(
@@ -244,7 +243,6 @@ def _index_reduce_samples(s: Any) -> list[Any]:
 @composite(
     "index_reduce(Tensor self, dim dim, Tensor index, Tensor source, str reduce, *,"
     " bool include_self=True) -> Tensor",
-    keeps_calls=True,
     inplace=True,
     writes=lambda self, dim, index, source, reduce, include_self: _written(
         self, dim, index, source, reduce, include_self, index_reduce

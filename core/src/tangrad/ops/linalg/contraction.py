@@ -366,7 +366,6 @@ def _require_batches(name: str, batch1: Any, batch2: Any) -> None:
 @composite(
     "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)"
     " -> Tensor",
-    keeps_calls=True,
     old_form=(("beta", "alpha"), 2),
     strict_out_dtype=True,
     inplace=True,
@@ -392,7 +391,6 @@ def baddbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
 
 @composite(
     "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-    keeps_calls=True,
     old_form=(("beta", "alpha"), 2),
     strict_out_dtype=True,
     inplace=True,

@@ -39,7 +39,6 @@ def dist(self: Any, other: Any, p: Any) -> Any:
 
 @composite(
     "renorm(Tensor self, Scalar p, dim dim, Scalar maxnorm) -> Tensor",
-    keeps_calls=True,
     strict_out_dtype=True,
     out=True,
     dtypes="floating complex",
@@ -110,7 +109,6 @@ def _check_distances(name: str, p: Any, **tensors: Any) -> None:
 @composite(
     "cdist(Tensor x1, Tensor x2, float p=2.0,"
     " any compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     method=False,
     samples=lambda s: [
@@ -321,7 +319,6 @@ def pdist(self: Any, p: float) -> Any:
 
 @composite(
     "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     method=False,
     samples=lambda s: [

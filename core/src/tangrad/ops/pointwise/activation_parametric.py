@@ -14,7 +14,6 @@ from tangrad.ops.random import sequential as random_sequential
 
 @composite(
     "glu(Tensor input, int dim=-1) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     oracle="nn.functional.glu",

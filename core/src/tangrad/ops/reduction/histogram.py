@@ -40,7 +40,6 @@ def _widened(low: float, high: float) -> tuple[float, float]:
 
 @composite(
     "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
-    keeps_calls=True,
     strict_out_dtype=True,
     out=True,
     dtypes="floating",

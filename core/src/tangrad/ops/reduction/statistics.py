@@ -218,7 +218,6 @@ _mode_place = op(
 
 @composite(
     "mode(Tensor self, dim dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
-    keeps_calls=True,
     strict_out_dtype=True,
     out=True,
     samples=lambda s: (

@@ -396,7 +396,6 @@ def _shifted(x: Any, dim: Any, half: Any) -> Any:
 
 @composite(
     "fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor",
-    keeps_calls=True,
     namespace="fft",
     samples=_shift_samples,
     errors=_shift_errors,
@@ -408,7 +407,6 @@ def fft_fftshift(self: Any, dim: Any) -> Any:
 
 @composite(
     "fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor",
-    keeps_calls=True,
     namespace="fft",
     samples=_shift_samples,
     errors=_shift_errors,

@@ -158,7 +158,7 @@ def contiguous(self: Any, memory_format: Any) -> Any:
 
 @composite(
     "flatten(Tensor self, dim start_dim=0, dim end_dim=-1) -> Tensor",
-    keeps_calls=True,
+    c_implementation="flatten",
     samples=lambda s: [
         s(s.tensor(2, 3, 2)),
         s(s.tensor(2, 3, 2), 1),
@@ -341,7 +341,7 @@ permute = view(
 
 @composite(
     "movedim(Tensor self, dim[] source, dim[] destination) -> Tensor",
-    keeps_calls=True,
+    c_implementation="movedim",
     alias=("moveaxis",),
     samples=lambda s: [
         s(s.tensor(2, 3, 4), 0, 2),

@@ -94,7 +94,6 @@ def _require_levels(name: str, zero_point: Any, quant_min: int, quant_max: int) 
 @composite(
     "fake_quantize_per_tensor_affine(Tensor input, any scale, any zero_point, int quant_min,"
     " int quant_max) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     method=False,
     samples=lambda s: (

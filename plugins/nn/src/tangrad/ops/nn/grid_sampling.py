@@ -12,12 +12,11 @@ from typing import Any
 import tangrad
 from tangrad.ops.nn.fusing import fuses, plain_on_host
 from tangrad.ops.nn.grid_sampling_taps import by_taps, sampled
-from tangrad.plugin import Ints, composite, keep_no_calls, numel_of, op
+from tangrad.plugin import Ints, composite, numel_of, op
 
 
 def _align(name: str, align_corners: bool | None) -> bool:
     if align_corners is None:
-        keep_no_calls()
         warnings.warn(
             f"{name}: align_corners defaults to False. Say align_corners=True where the positions "
             "-1 and 1 are to be the centers of the corner elements instead of their outer edges.",
@@ -76,7 +75,6 @@ _affine_positions = op(
 
 @composite(
     "affine_grid(Tensor theta, int[] size, bool? align_corners=None) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -128,7 +126,6 @@ def affine_grid(theta: Any, size: Ints, align_corners: bool | None) -> Any:
         )
     spatial = tuple(size)[2:]
     if align and min(spatial) == 1:
-        keep_no_calls()
         warnings.warn(
             "affine_grid: with align_corners=True the only element of a dimension of size 1 is "
             f"taken to lie in the middle, got size {list(size)}. See the documentation of "
@@ -188,7 +185,6 @@ def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
 @composite(
     "grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros',"
     " bool? align_corners=None) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: (
@@ -341,7 +337,6 @@ def _sampled(
 @composite(
     "grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode,"
     " bool align_corners) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     method=False,
     samples=lambda s: (
@@ -371,7 +366,6 @@ def grid_sampler(
 @composite(
     "grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode,"
     " bool align_corners) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     method=False,
     samples=lambda s: [
@@ -394,7 +388,6 @@ def grid_sampler_2d(
 @composite(
     "grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode,"
     " bool align_corners) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     method=False,
     samples=lambda s: [

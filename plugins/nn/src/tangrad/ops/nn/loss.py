@@ -12,15 +12,7 @@ from tangrad.ops.nn.loss_classes import (
     nll_loss_total,
     require_float_input,
 )
-from tangrad.plugin import (
-    at_all_sizes,
-    composite,
-    find_op,
-    get_intercept,
-    keep_no_calls,
-    pointwise,
-    require,
-)
+from tangrad.plugin import at_all_sizes, composite, find_op, get_intercept, pointwise, require
 
 logsigmoid = find_op("logsigmoid")
 
@@ -30,7 +22,6 @@ def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
     if size_average is not None or reduce is not None:
         import warnings
 
-        keep_no_calls()
         meant = "sum" if size_average is False else "mean"
         meant = "none" if reduce is False else meant
         warnings.warn(
@@ -78,7 +69,6 @@ def _nll(self: Any, target: Any, weight: Any, ignore_index: int, reduction: str)
 @composite(
     "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None,"
     " int ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -156,7 +146,6 @@ def _probabilities(logs: Any, target: Any, weight: Any, reduction: str, smoothin
     "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None,"
     " int ignore_index=-100, bool? reduce=None, str reduction='mean',"
     " float label_smoothing=0.0) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -423,7 +412,6 @@ def kl_div(
     if reduction == "mean" and size_average is None and reduce is None:
         import warnings
 
-        keep_no_calls()
         warnings.warn(
             "reduction: 'mean' divides the total loss by both the batch size and the support "
             "size. 'batchmean' divides only by the batch size, and aligns with the KL math "

@@ -47,7 +47,6 @@ def _above_zero(missed: Any) -> Any:
     "multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0,"
     " Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')"
     " -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     oracle="nn.functional.multi_margin_loss",

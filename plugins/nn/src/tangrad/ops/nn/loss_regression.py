@@ -6,7 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.nn.loss import _reduced, _reduction
-from tangrad.plugin import composite, keep_no_calls, pointwise
+from tangrad.plugin import composite, pointwise
 
 
 def _weighted(loss: Any, weight: Any, reduction: str) -> Any:
@@ -39,7 +39,6 @@ def _check_sizes(name: str, input: Any, target: Any) -> None:
                     f"input has shape {list(input.shape)} and target {list(target.shape)}; reshape "
                     "one of them"
                 )
-        keep_no_calls()
         warnings.warn(
             f"Using a target size ({tuple(target.shape)}) that is different to the input size "
             f"({tuple(input.shape)}): they are broadcast, which is rarely what a loss should do. "
@@ -88,7 +87,6 @@ def _loss_errors(s: Any) -> list[Any]:
 @composite(
     "mse_loss(Tensor input, Tensor target, any size_average=None, any reduce=None, "
     "str reduction='mean', Tensor? weight=None) -> Tensor",
-    keeps_calls=True,
     namespace="nn",
     method=False,
     oracle="nn.functional.mse_loss",
@@ -115,7 +113,6 @@ def mse_loss(
 @composite(
     "l1_loss(Tensor input, Tensor target, any size_average=None, any reduce=None, "
     "str reduction='mean', Tensor? weight=None) -> Tensor",
-    keeps_calls=True,
     namespace="nn",
     method=False,
     oracle="nn.functional.l1_loss",
@@ -145,7 +142,6 @@ def l1_loss(
 @composite(
     "huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, "
     "Tensor? weight=None) -> Tensor",
-    keeps_calls=True,
     namespace="nn",
     method=False,
     oracle="nn.functional.huber_loss",
@@ -172,7 +168,6 @@ def huber_loss(
 @composite(
     "smooth_l1_loss(Tensor input, Tensor target, any size_average=None, any reduce=None, "
     "str reduction='mean', float beta=1.0) -> Tensor",
-    keeps_calls=True,
     namespace="nn",
     method=False,
     oracle="nn.functional.smooth_l1_loss",

@@ -259,7 +259,6 @@ def _rearranged_last(x: Any, split: Any, order: Any, channels: int, height: int,
 
 @composite(
     "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
-    keeps_calls=True,
     method=False,
     samples=lambda s: [
         s(s.tensor(1, 8, 2, 3), 2),
@@ -296,7 +295,6 @@ def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
 
 @composite(
     "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
-    keeps_calls=True,
     method=False,
     samples=lambda s: [
         s(s.tensor(1, 2, 4, 6), 2),
@@ -335,7 +333,6 @@ def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
 
 @composite(
     "channel_shuffle(Tensor input, int groups) -> Tensor",
-    keeps_calls=True,
     method=False,
     alias=("native_channel_shuffle",),
     samples=lambda s: [

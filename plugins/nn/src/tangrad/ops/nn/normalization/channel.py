@@ -22,7 +22,6 @@ def _averaged(running: Any, repeated: Any, samples: int) -> None:
     "instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None,"
     " Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1,"
     " float eps=1e-05) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [

@@ -305,7 +305,6 @@ fused_group_norm_backward = op(
 @composite(
     "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None,"
     " float eps=1e-05) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [

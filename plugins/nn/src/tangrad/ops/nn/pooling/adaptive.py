@@ -260,7 +260,6 @@ def _adaptive_greatest(
 
 @composite(
     "adaptive_avg_pool1d(Tensor input, any output_size) -> Tensor",
-    keeps_calls=True,
     dtypes="floating complex",
     method=False,
     samples=lambda s: [
@@ -287,7 +286,6 @@ def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
 
 @composite(
     "adaptive_max_pool1d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -335,7 +333,6 @@ def adaptive_max_pool1d_with_indices(input: Any, output_size: Any, return_indice
 
 @composite(
     "adaptive_avg_pool2d(Tensor input, any output_size) -> Tensor",
-    keeps_calls=True,
     dtypes="floating complex",
     namespace="nn",
     samples=lambda s: [
@@ -363,7 +360,6 @@ def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
 
 @composite(
     "adaptive_max_pool2d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -412,7 +408,6 @@ def adaptive_max_pool2d_with_indices(input: Any, output_size: Any, return_indice
 
 @composite(
     "adaptive_avg_pool3d(Tensor input, any output_size) -> Tensor",
-    keeps_calls=True,
     dtypes="floating complex",
     namespace="nn",
     samples=lambda s: [
@@ -438,7 +433,6 @@ def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
 
 @composite(
     "adaptive_max_pool3d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [

@@ -141,7 +141,6 @@ def _divided(sums: Any, counts: list[list[int]], divisor: int | None) -> Any:
 @composite(
     "avg_pool1d(Tensor input, any kernel_size, any stride=(), any padding=0,"
     " bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     method=False,
     samples=lambda s: [s(s.tensor(1, 2, 5), 2), s(s.tensor(2, 5), 3, 2, 1, True, False)],
@@ -165,7 +164,6 @@ def avg_pool1d(
 @composite(
     "avg_pool2d(Tensor input, any kernel_size, any stride=None, any padding=0,"
     " bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
-    keeps_calls=True,
     strict_out_dtype=True,
     out=True,
     dtypes="floating",
@@ -214,7 +212,6 @@ def avg_pool2d(
 @composite(
     "avg_pool3d(Tensor input, any kernel_size, any stride=None, any padding=0,"
     " bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
-    keeps_calls=True,
     strict_out_dtype=True,
     out=True,
     dtypes="floating",

@@ -37,7 +37,6 @@ def _lp_pool(
 @composite(
     "lp_pool1d(Tensor input, any norm_type, any kernel_size, any stride=None,"
     " bool ceil_mode=False) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -56,7 +55,6 @@ def lp_pool1d(input: Any, norm_type: Any, kernel_size: Any, stride: Any, ceil_mo
 @composite(
     "lp_pool2d(Tensor input, any norm_type, any kernel_size, any stride=None,"
     " bool ceil_mode=False) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -75,7 +73,6 @@ def lp_pool2d(input: Any, norm_type: Any, kernel_size: Any, stride: Any, ceil_mo
 @composite(
     "lp_pool3d(Tensor input, any norm_type, any kernel_size, any stride=None,"
     " bool ceil_mode=False) -> Tensor",
-    keeps_calls=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [

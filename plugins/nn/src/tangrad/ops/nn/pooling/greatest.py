@@ -275,7 +275,6 @@ def _with_places(spatial: int) -> dict[str, Any]:
 @composite(
     "max_pool1d(Tensor input, any kernel_size, any stride=None, any padding=0, any dilation=1,"
     " bool ceil_mode=False, bool return_indices=False) -> Tensor",
-    keeps_calls=True,
     **_greatest(1),
     samples=lambda s: [
         s(s.tensor(1, 2, 5), 2),
@@ -308,7 +307,6 @@ def max_pool1d_with_indices(input: Any, *windows: Any) -> Any:
 @composite(
     "max_pool2d(Tensor input, any kernel_size, any stride=None, any padding=0, any dilation=1,"
     " bool ceil_mode=False, bool return_indices=False) -> Tensor",
-    keeps_calls=True,
     **_greatest(2),
     samples=lambda s: [
         s(s.tensor(1, 2, 4, 4), 2),
@@ -330,7 +328,6 @@ def max_pool2d(input: Any, *windows: Any) -> Any:
 @composite(
     "max_pool2d_with_indices(Tensor input, any kernel_size, any stride=None, any padding=0,"
     " any dilation=1, bool ceil_mode=False, bool return_indices=False) -> Tensor",
-    keeps_calls=True,
     **_with_places(2),
     samples=lambda s: [
         s(s.tensor(1, 2, 4, 4), 2),
@@ -347,7 +344,6 @@ def max_pool2d_with_indices(input: Any, *windows: Any) -> Any:
 @composite(
     "max_pool3d(Tensor input, any kernel_size, any stride=None, any padding=0, any dilation=1,"
     " bool ceil_mode=False, bool return_indices=False) -> Tensor",
-    keeps_calls=True,
     **_greatest(3),
     samples=lambda s: [
         s(s.tensor(1, 2, 3, 4, 4), 2),
@@ -368,7 +364,6 @@ def max_pool3d(input: Any, *windows: Any) -> Any:
 @composite(
     "max_pool3d_with_indices(Tensor input, any kernel_size, any stride=None, any padding=0,"
     " any dilation=1, bool ceil_mode=False, bool return_indices=False) -> Tensor",
-    keeps_calls=True,
     **_with_places(3),
     samples=lambda s: [
         s(s.tensor(1, 2, 3, 4, 4), 2),
