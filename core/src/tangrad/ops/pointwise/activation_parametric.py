@@ -7,6 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, pointwise
+from tangrad.ops.pointwise.activation import leaky_relu
 from tangrad.ops.random import sequential as random_sequential
 
 # Gates -------------------------------------------------------------------------------------------
@@ -169,8 +170,7 @@ def rrelu(self: Any, lower: Any, upper: Any, training: bool, generator: Any) -> 
     """
     _check_slopes(lower, upper)
     if not training:
-        # Not `leaky_relu`, whose backward reads what the in-place form overwrites.
-        return tangrad.where(self > 0, self, self * ((lower + upper) / 2))
+        return leaky_relu(self, (lower + upper) / 2)
     engine = random_sequential.engine_of(generator, self.device)
     if engine is not None:
         slopes = random_sequential.slopes(self, lower, upper, engine)
