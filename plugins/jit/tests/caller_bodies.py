@@ -66,6 +66,7 @@ class Body:
     """
 
     def __init__(self, seed: int | str) -> None:
+        self.seed = seed
         self.dice = random.Random(seed)
         self.shape = self.dice.choice(SHAPES)
         self.float = self.dice.choice(FLOATS)

@@ -10,6 +10,8 @@ come from everywhere. `random_callers.py` runs the programs, compiled and as the
 
 from __future__ import annotations
 
+import random
+
 from caller_bodies import FLOATS, INTEGERS, LAYOUTS, NUMBERS, OTHER_DTYPES, SHAPES, Body
 from caller_prelude import PRELUDE
 from caller_surroundings import AROUND, CLASSES, DEFAULTS, HOOKS, MODES
@@ -31,11 +33,17 @@ class Writer(Body):
         head = f"SHAPE, FLOAT = {list(self.shape)}, {self.float!r}\n"
         names = "        global FACTOR\n        nonlocal kept\n"
         function = (
-            f"def make_function(S):\n    kept = 0.5\n    def f(a, b, k, m, box):\n{names}"
+            f"def make_function(S):\n    kept = 0.5\n{self.mode()}    def f(a, b, k, m, box):\n{names}"
             f"{body}\n        return {self.result()}\n    return f\n"
         )
         calls = ",\n".join(map(repr, self.calls()))
         return f"{head}{prelude}\n\n{function}\n\nCALLS = [\n{calls}\n]\n"
+
+    def mode(self) -> str:
+        """Return the decorator of some functions, all of which run in a mode."""
+        apart = random.Random(f"mode of {self.seed}")  # the other choices stay as they were
+        mode = apart.choice(("inference_mode", "inference_mode", "no_grad"))
+        return f"    @T.{mode}()\n" if apart.random() < 0.06 else ""
 
     # --- the callers -------------------------------------------------------------------------
 

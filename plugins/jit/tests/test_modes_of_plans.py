@@ -201,3 +201,41 @@ def test_anomaly_mode_finds_nan_in_a_backward_that_the_function_runs():
     assert fast.compiled.executables
     with tangrad.autograd.detect_anomaly(), pytest.raises(RuntimeError, match="nan"):
         fast(tangrad.zeros(2))
+
+
+def test_a_function_that_enters_inference_mode_is_a_graph():
+    layer = tangrad.nn.Linear(4, 4)
+
+    @tangrad.inference_mode()
+    def decorated(x, y):
+        return layer(x) * y, x.view(-1)
+
+    def within(x, y):
+        with tangrad.inference_mode():
+            return layer(x) + tangrad.ones(4), y.view(2, -1)
+
+    for function in (decorated, within):
+        fast = compiled(function, fullgraph=True)
+        for k in range(6):
+            x, y = tangrad.full((2, 4), float(k)), tangrad.full((2, 4), 0.5)
+            if k % 2:
+                y = of_inference_mode(lambda: tangrad.full((2, 4), 0.5))
+            for one, other in zip(fast(x, y), function(x, y), strict=True):
+                assert one.tolist() == other.tolist()
+                assert one.is_inference() == other.is_inference()
+                assert not one.requires_grad
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_ops_on_both_sides_of_inference_mode_are_no_graph(first):
+    def function(x):
+        with tangrad.inference_mode(first):
+            y = x * 2
+        with tangrad.inference_mode(not first):
+            return y + 1
+
+    with pytest.raises(RuntimeError, match="in inference mode and ops outside"):
+        compiled(function, fullgraph=True)(tangrad.ones(3))
+    given = of_inference_mode(lambda: tangrad.ones(3))
+    assert compiled(function)(given).tolist() == [3.0, 3.0, 3.0]
+    assert compiled(lambda x: x)(given) is given

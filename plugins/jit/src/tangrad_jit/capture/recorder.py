@@ -49,6 +49,8 @@ class Recorder:
         failure: what has made it impossible, or None.
         caller: the code that calls the program, where its results may be numbers of tensors.
         watch: pauses while an op runs, which stands for all that its kernel does; or None.
+        takes_mode: the program may enter inference mode, if all of its ops run there.
+        infers: whether they do; None: there was no op so far.
     """
 
     def __init__(
@@ -80,6 +82,9 @@ class Recorder:
         self.numbers: Numbers | None = None
         self.watch: Any = None
         self._inference = tangrad.is_inference_mode_enabled()
+        self.takes_mode = False
+        self.infers: bool | None = None
+        self._given_inferred: CaptureError | None = None
 
     # What the run is given
 
@@ -182,8 +187,13 @@ class Recorder:
             raise self._error(f"a tensor of layout {tensor.layout} cannot be in a graph")
         if tensor.is_conj() or tensor.is_neg():
             raise self._error("a lazily conjugated or negated tensor cannot be in a graph")
-        if tensor.is_inference() and not self._inference:
-            raise self._error("a tensor made in inference mode cannot be in a graph made outside")
+        if tensor.is_inference() and not self._inference and not self.infers:
+            refusal = self._error(
+                "a tensor made in inference mode cannot be in a graph made outside"
+            )
+            if not self.takes_mode or self.infers is not None:
+                raise refusal
+            self._given_inferred = refusal  # unless all ops run in that mode
         key = memory_of(tensor)
         self._without_history.pop(key, None)
         if key in self._values and not tensor.requires_grad and self._has_history[key]:
@@ -212,6 +222,11 @@ class Recorder:
             return
         if tangrad.are_deterministic_algorithms_enabled():
             self._fail(self._error("use_deterministic_algorithms has new memory filled"))
+            return
+        try:
+            self._check_mode()
+        except CaptureError as failure:
+            self._fail(failure)
             return
         args = (tuple(made.shape), made.stride(), made.dtype, None, made.device, False, False)
         op = find_op("empty_strided")
@@ -320,8 +335,21 @@ class Recorder:
         if self.watch is not None:
             self.watch.resume()
 
+    def _check_mode(self) -> None:
+        """Note whether the first op runs in inference mode, and have all others run alike."""
+        if self._inference or not self.takes_mode:
+            return
+        infers = tangrad.is_inference_mode_enabled()
+        if self.infers is None:
+            if not infers and self._given_inferred is not None:
+                raise self._given_inferred
+            self.infers = infers
+        elif infers is not self.infers:
+            raise self._error("ops in inference mode and ops outside cannot be in one graph")
+
     def _node(self, op: Any, functional: Any, args: tuple[Any, ...], out: Any) -> Node:
         self._check_reads()
+        self._check_mode()
         definition = functional.definition
         if definition.shape_depends_on_data and not self.values_may_be_read:
             raise self._error(f"the size of the result of {functional.title} depends on values")

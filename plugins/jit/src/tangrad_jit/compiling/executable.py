@@ -96,6 +96,8 @@ class Executable(Serving):
         if prepare is None:
             prepare = _by_passes(parts, settings)
         self.forward, self._run_forward = self._prepare(parts.forward, settings, prepare, 0)
+        if recording.infers:
+            self._run_forward = tangrad.inference_mode()(self._run_forward)
         self.backward = None
         if parts.backward is not None:
             self.backward, self._run_backward = self._prepare(parts.backward, settings, prepare, 1)

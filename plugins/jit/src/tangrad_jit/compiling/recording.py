@@ -77,6 +77,7 @@ class Recording:
         only_once: why the results cannot be differentiated twice from outside, or "".
         wants_all: whether backward cannot do without the gradient of a result.
         generators: of which the graph draws.
+        infers: whether the program enters inference mode for all of its ops.
     """
 
     def __init__(self, graph: Graph, sizes: SymbolicSizes | None = None) -> None:
@@ -102,6 +103,7 @@ class Recording:
         self.only_once = ""
         self.wants_all = False
         self.generators: list[Any] = []
+        self.infers = False
 
 
 def record(
@@ -192,6 +194,7 @@ class _Session:
             self.origins.setdefault(memory_of(tensor), ("capture", path, tensor))
         self.recorder = Recorder(name, self._origin)
         self.recorder.strict = strict
+        self.recorder.takes_mode = True
         self.grads = self._gradients()
 
     def _survey_before(self) -> GuardedState:
@@ -297,6 +300,7 @@ class _Session:
             recording.result = mapped(plain_in, self.raw)
         recording.executed = watch.executed
         recording.failure = recorder.failure or watch.refusal
+        recording.infers = bool(recorder.infers)
         return recording
 
     def _follow_numbers(self, recording: Recording) -> tuple[Any, Any]:
