@@ -147,7 +147,8 @@ class Compiled(Choosing):
             # A profiler is to see what else would run; all others see the program's own ops.
             watched = not self.off and get_intercept() is None and phase_is_watched()
             return self._watched(args, kwargs) if watched else self.function(*args, **kwargs)
-        if self.queued is None:
+        if self.queued is None or self.queued.dropped:
+            self.settled = bool(self.off) and self._rest is None
             return self.function(*args, **kwargs)
         return self.queued.run(args, kwargs)
 
@@ -391,7 +392,7 @@ class Compiled(Choosing):
         with self._lock:
             self.executables, self.families = [], []
             self.events.clear()
-            self.off = ""
+            self.off, self.settled = "", False
             self._recorded = self._unsettled = self._untold = 0
             self._rest = self._last = None
             self._known.clear()

@@ -46,8 +46,6 @@ class QueuedCalls:
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call."""
-        if self.dropped:
-            return self.function(*args, **kwargs)
         if self._untimed:
             self._untimed -= 1
             return self._queued(args, kwargs)

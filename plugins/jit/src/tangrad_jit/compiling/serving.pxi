@@ -101,15 +101,20 @@ cdef class Choosing:
     Attributes:
         executables: one per recording, latest used first.
         off: why the function runs as it is, or "".
+        settled: it does so in all further calls, whatever they are.
     """
     cdef public list executables
     cdef public str off
+    cdef public bint settled
+    cdef public object function
 
     def serve(self, tuple args, dict kwargs):
         """Run the function, by a graph where one fits."""
         cdef Serving executable
         cdef Py_ssize_t k
         cdef list given, executables = self.executables
+        if self.settled:
+            return self.function(*args, **kwargs)
         if self.off or is_intercepted() or is_backward_watched():
             return self._as_it_is(args, kwargs)
         if PyDict_GetItem(STANCE, "current") != <PyObject*>USUAL_STANCE and stance.current == "force_eager":
