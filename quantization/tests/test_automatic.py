@@ -147,6 +147,13 @@ def test_the_report_is_text_json_and_a_page(net, batches, tmp_path):
     assert "conv" in (tmp_path / "r.txt").read_text()
 
 
+def test_what_auto_returns_is_shown_in_a_few_lines(net, batches):
+    made = q.auto(net, batches, timer=fast)
+    assert "3 of 3 layers quantized" in repr(made.report)
+    assert len(repr(made)) < 1500
+    assert "channel_ranges" not in repr(made.report.layers[0])
+
+
 def test_data_that_are_not_finite_name_the_layer(net):
     with pytest.raises(ValueError, match="'conv'.*NaN"):
         q.auto(net, [tangrad.full((1, 2, 8, 8), float("nan"))], lambda model: 1.0, timer=fast)

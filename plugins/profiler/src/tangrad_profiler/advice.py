@@ -156,10 +156,12 @@ def _hot_module(evidence: Evidence) -> list[Advice]:
     kind, (ns, paths) = max(spent.items(), key=lambda item: item[1][0])
     if ns < 0.1 * total:
         return []
-    some = ", ".join(sorted(paths)[:3]) + (", ..." if len(paths) > 3 else "")
+    named = [path or "the model itself" for path in sorted(paths)[:3]]
+    some = ", ".join(named) + (", ..." if len(paths) > 3 else "")
+    count = f"{len(paths)} module{'s' * (len(paths) > 1)}"
     return [Advice(
         f"{percent(ns / evidence.wall)} of the time ({span(ns)}), forward and backward, is spent "
-        f"in {len(paths)} modules of the kind {kind} ({some}).", ns / evidence.wall, "Modules",
+        f"in {count} of the kind {kind} ({some}).", ns / evidence.wall, "Modules",
     )]  # fmt: skip
 
 

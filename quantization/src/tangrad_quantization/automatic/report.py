@@ -47,11 +47,13 @@ class LayerReport:
     quantized_seconds: float = 0.0
     bytes_saved: int = 0
     bias_corrected: bool = False
-    input_histogram: tuple[list[float], float, float, float, float] | None = None
-    channel_ranges: list[tuple[float, float]] = field(default_factory=list)
+    input_histogram: tuple[list[float], float, float, float, float] | None = field(
+        default=None, repr=False
+    )
+    channel_ranges: list[tuple[float, float]] = field(default_factory=list, repr=False)
 
 
-@dataclass
+@dataclass(repr=False)
 class Report:
     """What `auto` found.
 
@@ -80,6 +82,13 @@ class Report:
     def to_json(self) -> str:
         """Return everything as JSON."""
         return json.dumps(asdict(self), indent=2)
+
+    def __repr__(self) -> str:
+        quantized = sum(layer.quantized for layer in self.layers)
+        return (
+            f"<Report: {quantized} of {len(self.layers)} layers quantized, score {self.score:.4f} "
+            f"(float {self.float_score:.4f}); print it for the table>"
+        )
 
     def __str__(self) -> str:
         return "\n".join([*self._summary(), "", *self._table()])
