@@ -148,7 +148,7 @@ def compile_all(work: list[tuple[Path, str | None]], include: list[str]) -> list
     interface = "native/tangrad_abi.h"
     headers[interface] = (Path(include[0]) / interface).read_bytes()
     # One folder for all interpreters: kernels see nothing of Python, and are compiled once.
-    folder = HERE / "build" / "objects"
+    folder = HERE / "build" / f"objects.{sysconfig.get_platform()}"
     folder.mkdir(parents=True, exist_ok=True)
     jobs = int(os.environ.get("TANGRAD_JOBS") or os.cpu_count() or 1)
     with ThreadPoolExecutor(jobs) as pool:

@@ -16,7 +16,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from tools.release import bill, index, sdists, sizes, wheels
+from tools.release import bill, cross, index, sdists, sizes, wheels
 from tools.release.epoch import of_commit
 from tools.release.version import of_release, stale
 from tools.release.wheels import ROOT
@@ -35,6 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--add", action="store_true", help="keep the files of other interpreters that are there"
     )
+    parser.add_argument(
+        "--machine", nargs="+", choices=cross.MACHINES, default=[], help="other machines, too"
+    )
     chosen = parser.parse_args(arguments)
     if differing := [str(path.relative_to(ROOT)) for path in stale(of_release())]:
         raise SystemExit(f"of another version: {', '.join(differing)}; tools/release/version.py")
@@ -48,8 +51,16 @@ def main(arguments: list[str] | None = None) -> int:
     files.mkdir(parents=True, exist_ok=True)
     epoch = of_commit(ROOT)
     for python in pythons:
-        for wheel in wheels.build(python, out / "built", epoch, chosen.jobs):
+        found = wheels.build(python, out / "built", epoch, chosen.jobs)
+        for wheel in found:
             _tell(wheels.take(wheel, files, epoch))
+        for machine in chosen.machine:
+            work = out / f"built-{machine}"
+            work.mkdir(exist_ok=True)
+            tools = _builder(python, out)
+            for wheel, package in cross.compiled(found, _packages()):
+                made = cross.wheel_for(machine, wheel, package, tools, work, epoch)
+                _tell(wheels.take(made, files, epoch, machine))
     for archive in sdists.build(_packages(), _builder(pythons[0], out), files, epoch):
         _tell(archive)
     index.write(out)

