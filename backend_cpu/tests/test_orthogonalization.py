@@ -60,6 +60,34 @@ def test_factors(m: int, n: int, dtype: str, batch: Any, mode: str, turned: bool
         np.testing.assert_allclose(made.numpy(), expected, rtol=0, atol=near)
 
 
+@settings(max_examples=100, deadline=None)
+@given(SIZES, SIZES, SIZES, DTYPES, BATCHES, st.booleans())
+def test_products_of_any_reflections(
+    m: int, n: int, k: int, dtype: str, batch: Any, turned: bool
+) -> None:
+    n, k = min(m, n), min(m, n, k)
+    a = drawn(m, dtype, *batch, *((n, m) if turned else (m, n)))
+    a = tangrad.from_numpy(a).mT if turned else tangrad.from_numpy(a)
+    # As of reflections: 2 / |v|^2, but for every other one, which is no reflection then.
+    squares = 1 + (a.double() ** 2).tril(-1).sum(-2)[..., :k]
+    tau = (2 / squares * tangrad.where(tangrad.arange(k) % 2 == 0, 1.0, 0.5)).to(a.dtype)
+    tau = tangrad.stack([tau, tau], -1)[..., 0] if turned else tau
+    got = tangrad.linalg.householder_product(a, tau)
+    assert got.shape == (*batch, m, n)
+    exact = tangrad.linalg.householder_product(
+        a.double().to("reference"), tau.double().to("reference")
+    )
+    limit = FACTOR * m * np.finfo(dtype).eps
+    np.testing.assert_allclose(got.double().numpy(), exact.cpu().numpy(), rtol=0, atol=limit)
+
+
+def test_products_of_no_reflections_are_identities() -> None:
+    a = tangrad.full((2, 5, 3), float("nan"))
+    got = tangrad.linalg.householder_product(a, tangrad.zeros(2, 0))
+    assert got.equal(tangrad.eye(5, 3).expand(2, 5, 3))
+    assert tangrad.linalg.householder_product(a[:, :, :0], tangrad.zeros(2, 0)).shape == (2, 5, 0)
+
+
 @pytest.mark.parametrize("scale", [1e-36, 1e-25, 1e25, 1e36])
 def test_columns_of_which_the_squares_vanish_or_overflow(scale: float) -> None:
     a = tangrad.from_numpy(drawn(1, "float32", 40, 40) * np.float32(scale))
@@ -112,7 +140,9 @@ def test_results_do_not_depend_on_the_threads() -> None:
     try:
         for threads in (1, 2, 5):
             tangrad.set_num_threads(threads)
-            results = [*tangrad.linalg.qr(a), *tangrad.linalg.qr(many), *tangrad.geqrf(a)]
+            factors = tangrad.geqrf(a)
+            results = [*tangrad.linalg.qr(a), *tangrad.linalg.qr(many), *factors]
+            results.append(tangrad.linalg.householder_product(*factors))
             found.append([x.numpy().tobytes() for x in results])
     finally:
         tangrad.set_num_threads(before)
@@ -121,7 +151,12 @@ def test_results_do_not_depend_on_the_threads() -> None:
 
 def test_missing_working_memory_is_an_error() -> None:
     a = tangrad.from_numpy(drawn(1, "float32", 300, 300))
-    for call in (lambda: tangrad.linalg.qr(a), lambda: tangrad.geqrf(a)):
+    tau = tangrad.ones(300)
+    for call in (
+        lambda: tangrad.linalg.qr(a),
+        lambda: tangrad.geqrf(a),
+        lambda: tangrad.linalg.householder_product(a, tau),
+    ):
         for calls in (0, 1, 4):
             _kernels.fail_scratch_after(calls)
             try:

@@ -196,6 +196,38 @@ def test_missing_working_memory_is_an_error() -> None:
             _kernels.fail_scratch_after(-1)
 
 
+@settings(max_examples=60, deadline=None)
+@given(SIZES, DTYPES, BATCHES, st.booleans(), st.booleans())
+def test_symmetric_factors_are_lapacks(
+    n: int, dtype: str, batch: Any, turned: bool, hermitian: bool
+) -> None:
+    a = drawn(n, dtype, *batch, n, n)
+    given_ = tangrad.from_numpy(a.swapaxes(-1, -2).copy()).mT if turned else tangrad.from_numpy(a)
+    got = tangrad.linalg.ldl_factor_ex(given_, hermitian=hermitian)
+    expected = tangrad.linalg.ldl_factor_ex(given_.to("reference"), hermitian=hermitian)
+    assert got.LD.equal(expected.LD.cpu())
+    assert got.pivots.equal(expected.pivots.cpu())
+    assert got.info.equal(expected.info.cpu())
+    assert got.pivots.dtype == got.info.dtype == tangrad.int32
+    x = tangrad.linalg.ldl_solve(got.LD, got.pivots, tangrad.eye(n, dtype=got.LD.dtype))
+    lower = np.tril(a).astype(float)
+    whole = lower + np.tril(lower, -1).swapaxes(-1, -2)
+    inverse = x.double().numpy()
+    near_ = near(dtype, n, np.abs(whole).max(initial=0) * np.abs(inverse).max(initial=0))
+    assert np.abs(whole @ inverse - np.eye(n)).max(initial=0) <= near_
+
+
+def test_a_singular_block_of_symmetric_factors_is_refused() -> None:
+    a = tangrad.eye(3).repeat(2, 2, 1, 1)
+    a[1, 0, 1, 1] = 0
+    assert tangrad.linalg.ldl_factor_ex(a).info.tolist() == [[0, 0], [2, 0]]
+    told = r"\(Batch element 1, 0\): D\[2,2\] is zero and using it on ldl_solve"
+    with pytest.raises(tangrad.linalg.LinAlgError, match=told):
+        tangrad.linalg.ldl_factor(a)
+    nothing = tangrad.linalg.ldl_factor_ex(tangrad.zeros(3, 0, 0))
+    assert nothing.info.tolist() == [0, 0, 0]
+
+
 def test_others_keep_the_threads_of_lapack_while_tiny_matrices_are_worked_on() -> None:
     from tangrad.devices.lapack import library_threads
 

@@ -31,6 +31,7 @@ cdef extern from "matrices/lapack.h":
         void* gesdd[2]
         void* geev[2]
         void* gelsy[2]
+        void* sytrf[2]
         int (*threads)() noexcept nogil
         void (*set_threads)(int) noexcept nogil
 
@@ -180,7 +181,7 @@ def is_made_for(definition):
 
 # What calls LAPACK, and is the reference's where NumPy shows none.
 OF_LAPACK = ("linalg_eigh", "linalg_eigvalsh", "linalg_svd", "linalg_svdvals", "linalg_eig", "linalg_eigvals",
-             "_linalg_gelsy", "_linalg_pinv")
+             "_linalg_gelsy", "_linalg_pinv", "linalg_ldl_factor_ex")
 
 
 cdef bint knows_lapack() except -1:
@@ -194,7 +195,9 @@ cdef bint knows_lapack() except -1:
         routines.gesdd[i] = <void*><size_t>lapack_address("gesdd", dtype)
         routines.geev[i] = <void*><size_t>lapack_address("geev", dtype)
         routines.gelsy[i] = <void*><size_t>lapack_address("gelsy", dtype)
-        if not (routines.syevd[i] and routines.gesdd[i] and routines.geev[i] and routines.gelsy[i]):
+        routines.sytrf[i] = <void*><size_t>lapack_address("sytrf", dtype)
+        if not (routines.syevd[i] and routines.gesdd[i] and routines.geev[i] and routines.gelsy[i]
+                and routines.sytrf[i]):
             return False
     get, put = lapack_threads()
     routines.threads = <int (*)() noexcept nogil><size_t>get

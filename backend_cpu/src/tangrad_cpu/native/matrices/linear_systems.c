@@ -3,7 +3,6 @@
 #include "matrices.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #define BLOCK 64 /* columns eliminated from the rest at once */
@@ -74,32 +73,6 @@ static int64_t solve(const job *j, char *a, int64_t row, char *x, int64_t x_row,
 {
     return j->wide ? solve_f64((double *)a, row, j->n, (double *)x, x_row, cols, pivots, (double *)work)
                    : solve_f32((float *)a, row, j->n, (float *)x, x_row, cols, pivots, (float *)work);
-}
-
-/* Raise LinAlgError for the first matrix whose number is not zero, if `check` names who refuses it. */
-static int refuse(const tg_view *info, const tg_argument *check, const char *text)
-{
-    if (check->kind != TG_ARG_TEXT || check->value.text[0] == 0)
-        return 0;
-    for (int64_t index = 0; index < info->numel; index++) {
-        int number = *(const int32_t *)place(info, 0, index);
-        if (number == 0)
-            continue;
-        char which[256] = "", told[512];
-        int64_t places[TG_MAX_DIMS], rest = index;
-        for (int d = info->ndim - 1; d >= 0; d--) {
-            places[d] = rest % info->shape[d];
-            rest /= info->shape[d];
-        }
-        size_t at = 0;
-        for (int d = 0; d < info->ndim && at < sizeof which; d++)
-            at += (size_t)snprintf(which + at, sizeof which - at, "%s%lld", d ? ", " : "(Batch element ", (long long)places[d]);
-        if (at > 0 && at < sizeof which)
-            snprintf(which + at, sizeof which - at, "): ");
-        snprintf(told, sizeof told, text, number);
-        return tgc_error("tangrad.linalg.LinAlgError", "%s: %s%s", check->value.text, which, told);
-    }
-    return 0;
 }
 
 /* --- factors ------------------------------------------------------------------------------------ */

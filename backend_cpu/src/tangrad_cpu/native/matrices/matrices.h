@@ -6,6 +6,7 @@
 #include "tgc.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 #define SMALL 8 /* rows up to which plain loops are faster */
 #define TASK_PRODUCTS (1 << 19) /* least multiplications of a task worth handing to a thread */
@@ -132,6 +133,38 @@ static inline job begin(const tg_call *call, void (*one)(job *, int64_t, char *)
     j.m = a->shape[a->ndim - 2];
     j.n = a->shape[a->ndim - 1];
     return j;
+}
+
+/* Raise LinAlgError in the name of a function for the first matrix whose number is not zero. */
+static inline int refuse_in(const char *name, const tg_view *info, const char *text)
+{
+    for (int64_t index = 0; index < info->numel; index++) {
+        int number = *(const int32_t *)place(info, 0, index);
+        if (number == 0)
+            continue;
+        char which[256] = "", told[512];
+        int64_t places[TG_MAX_DIMS], rest = index;
+        for (int d = info->ndim - 1; d >= 0; d--) {
+            places[d] = rest % info->shape[d];
+            rest /= info->shape[d];
+        }
+        size_t at = 0;
+        for (int d = 0; d < info->ndim && at < sizeof which; d++)
+            at += (size_t)snprintf(which + at, sizeof which - at, "%s%lld", d ? ", " : "(Batch element ", (long long)places[d]);
+        if (at > 0 && at < sizeof which)
+            snprintf(which + at, sizeof which - at, "): ");
+        snprintf(told, sizeof told, text, number);
+        return tgc_error("tangrad.linalg.LinAlgError", "%s: %s%s", name, which, told);
+    }
+    return 0;
+}
+
+/* The same if `check` names who refuses. */
+static inline int refuse(const tg_view *info, const tg_argument *check, const char *text)
+{
+    if (check->kind != TG_ARG_TEXT || check->value.text[0] == 0)
+        return 0;
+    return refuse_in(check->value.text, info, text);
 }
 
 #endif

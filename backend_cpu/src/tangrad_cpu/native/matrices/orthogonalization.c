@@ -74,6 +74,24 @@ static int factor(const job *j, int64_t index, const places *p, int with_q)
                       (float *)p->w, with_q);
 }
 
+/* Write the first columns of Q. */
+static int write_q(const job *j, const tg_view *out, int64_t index, const places *p)
+{
+    int64_t row = spread(j->k);
+    char *q = p->q;
+    if (in_place(out)) {
+        q = place(out, 2, index);
+        row = out->strides[out->ndim - 2];
+    }
+    const int status = j->wide ? generate_f64((double *)q, row, j->m, j->k, p->count, (double *)p->v, p->apart,
+                                              (double *)p->t, (double *)p->w)
+                               : generate_f32((float *)q, row, j->m, j->k, p->count, (float *)p->v, p->apart,
+                                              (float *)p->t, (float *)p->w);
+    if (!in_place(out))
+        unload(out, index, 0, q, row);
+    return status;
+}
+
 static void qr_one(job *j, int64_t index, char *memory)
 {
     const tg_view *q_out = &j->call->outs[0], *r_out = &j->call->outs[1];
@@ -84,21 +102,8 @@ static void qr_one(job *j, int64_t index, char *memory)
     for (int64_t i = 0; i < rows; i++)
         memset(p.a + i * p.row * size, 0, (size_t)((i < j->n ? i : j->n) * size));
     unload(r_out, index, 0, p.a, p.row);
-    if (j->k > 0 && status == 0) {
-        int64_t row = spread(j->k);
-        char *q = p.q;
-        if (in_place(q_out)) {
-            q = place(q_out, 2, index);
-            row = q_out->strides[q_out->ndim - 2];
-        }
-        if (j->wide)
-            status = generate_f64((double *)q, row, j->m, j->k, p.count, (double *)p.v, p.apart, (double *)p.t,
-                                  (double *)p.w);
-        else
-            status = generate_f32((float *)q, row, j->m, j->k, p.count, (float *)p.v, p.apart, (float *)p.t, (float *)p.w);
-        if (!in_place(q_out))
-            unload(q_out, index, 0, q, row);
-    }
+    if (j->k > 0 && status == 0)
+        status = write_q(j, q_out, index, &p);
     if (status < 0)
         atomic_store(&j->failed, 1);
 }
@@ -140,10 +145,63 @@ static int geqrf(const tg_call *call, void *context)
     return run(&j, "geqrf", (double)j.m * (double)j.n * (double)p.count);
 }
 
+/* Lay the reflections of a matrix out as `factor` leaves them, with the T of each block. */
+static int take_reflections(const job *j, int64_t index, const places *p)
+{
+    const tg_view *tau = j->call->args[1].value.tensors;
+    const int64_t size = item(j), row = j->a->strides[j->a->ndim - 2], column = j->a->strides[j->a->ndim - 1];
+    const char *a = place(j->a, 2, index), *factors = place(tau, 1, index);
+    for (int64_t c = 0; c < p->count; c++)
+        memcpy(p->tau + c * size, factors + c * tau->strides[tau->ndim - 1] * size, (size_t)size);
+    for (int64_t first = 0; first < p->count; first += WIDTH) {
+        const int64_t rows = j->m - first, cols = p->count - first < WIDTH ? p->count - first : WIDTH;
+        char *block = p->v + first * p->apart * size, *triangle = p->t + first * WIDTH * size;
+        move(block, p->apart, 1, a + first * (row + column) * size, column, row, cols, rows, size);
+        for (int64_t c = 0; c < cols; c++) {
+            char *x = block + c * p->apart * size;
+            memset(x, 0, (size_t)(c * size));
+            if (j->wide)
+                ((double *)x)[c] = 1;
+            else
+                ((float *)x)[c] = 1;
+        }
+        const int status = j->wide ? triangle_f64((double *)block, p->apart, rows, cols, (double *)p->tau + first,
+                                                  (double *)triangle, (double *)p->w)
+                                   : triangle_f32((float *)block, p->apart, rows, cols, (float *)p->tau + first,
+                                                  (float *)triangle, (float *)p->w);
+        if (status < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static void householder_one(job *j, int64_t index, char *memory)
+{
+    places p;
+    lay_out(j, &p, memory);
+    if (take_reflections(j, index, &p) < 0 || write_q(j, &j->call->outs[0], index, &p) < 0)
+        atomic_store(&j->failed, 1);
+}
+
+static int householder_product(const tg_call *call, void *context)
+{
+    job j = begin(call, householder_one);
+    const tg_view *tau = call->args[1].value.tensors;
+    places p;
+    (void)context;
+    /* As many columns of Q as the matrix has, of as many reflections as there are factors. */
+    j.k = j.n;
+    j.n = tau->shape[tau->ndim - 1];
+    j.bytes = lay_out(&j, &p, NULL);
+    return run(&j, "linalg_householder_product", 2 * (double)j.m * (double)j.k * (double)p.count);
+}
+
 const tgc_kernel TGC(tgc_table_orthogonalization)[] = {
     {"linalg_qr", "float32", TGC_CALL, qr, NULL},
     {"linalg_qr", "float64", TGC_CALL, qr, NULL},
     {"geqrf", "float32", TGC_CALL, geqrf, NULL},
     {"geqrf", "float64", TGC_CALL, geqrf, NULL},
+    {"linalg_householder_product", "float32", TGC_CALL, householder_product, NULL},
+    {"linalg_householder_product", "float64", TGC_CALL, householder_product, NULL},
     {0},
 };

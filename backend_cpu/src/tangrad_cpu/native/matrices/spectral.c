@@ -1,5 +1,5 @@
-/* Eigenvalues, singular values, pseudoinverses and least squares by LAPACK (syevd, geev, gesdd, gelsy), whose
- * signs are PyTorch's. Here are stacks of matrices, which are handed to threads. A routine's integers have 32 or 64
+/* Eigenvalues, singular values, pseudoinverses, least squares and factors of symmetric matrices by LAPACK (syevd,
+ * geev, gesdd, gelsy, sytrf), whose signs and pivots are PyTorch's. Here are stacks of matrices, which are handed to threads. A routine's integers have 32 or 64
  * bits, as LAPACK was built: of those handed over it reads the low half or all, which little-endian memory
  * allows, and it may write the low half of `info`. */
 #include "matrices.h"
@@ -25,6 +25,8 @@ typedef void (*geev)(const char *, const char *, const int64_t *, void *, const 
                      const int64_t *, void *, const int64_t *, void *, const int64_t *, int64_t *, size_t, size_t);
 typedef void (*gelsy)(const int64_t *, const int64_t *, const int64_t *, void *, const int64_t *, void *,
                       const int64_t *, int64_t *, const void *, int64_t *, void *, const int64_t *, int64_t *);
+typedef void (*sytrf)(const char *, const int64_t *, void *, const int64_t *, int64_t *, void *, const int64_t *,
+                      int64_t *, size_t);
 
 static tgc_lapack routines;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -456,6 +458,66 @@ static int least_squares(const tg_call *call, void *context)
     return finish(&s, "linalg.lstsq", 2 * (double)k * (double)m * (double)n);
 }
 
+/* --- factors of symmetric matrices ------------------------------------------------------------- */
+
+static void sytrf_call(const spectral *s, const places *p, int64_t work, int64_t *info)
+{
+    const int64_t n = s->base.n;
+    ((sytrf)routines.sytrf[s->base.wide])("L", &n, p->a, &n, (int64_t *)p->integers, p->work, &work, info, 1);
+}
+
+/* No pivot is 0, and none behind the first is -1: such a half is the upper one of an integer of 64 bits. */
+static int64_t pivot_at(const char *pivots, int64_t n, int64_t i)
+{
+    const int32_t *halves = (const int32_t *)pivots;
+    const int wide = n > 1 && (halves[1] == 0 || halves[1] == -1);
+    return wide ? ((const int64_t *)pivots)[i] : halves[i];
+}
+
+static void ldl_one(job *j, int64_t index, char *memory)
+{
+    spectral *s = (spectral *)j;
+    const tg_view *pivots = &j->call->outs[1];
+    const int64_t n = j->n, size = item(j);
+    int64_t info = 0;
+    places p;
+    lay_out(s, &p, memory);
+    load(j->a, index, 1, p.a, n);
+    sytrf_call(s, &p, s->work, &info);
+    for (int64_t c = 1; c < n; c++)
+        memset(p.a + c * n * size, 0, (size_t)(c * size));
+    unload(&j->call->outs[0], index, 1, p.a, n);
+    int32_t *to = (int32_t *)place(pivots, 1, index);
+    for (int64_t i = 0; i < n; i++)
+        to[i * pivots->strides[pivots->ndim - 1]] = (int32_t)pivot_at(p.integers, n, i);
+    *(int32_t *)place(&j->call->outs[2], 0, index) = (int32_t)info;
+}
+
+static int ldl_factor(const tg_call *call, void *context)
+{
+    spectral s = {.base = begin(call, ldl_one)};
+    const int64_t n = s.base.n;
+    double asked[2] = {0};
+    int64_t info = 0;
+    (void)context;
+    if (s.base.a->numel == 0) {
+        const double zero[2] = {0};
+        TGC(tgc_fill)(&call->outs[2], zero);
+        return 0;
+    }
+    const places none = {(char *)asked, (char *)asked, (char *)asked, (char *)asked, (char *)asked, (char *)asked};
+    sytrf_call(&s, &none, -1, &info);
+    s.work = asked_for(&s, asked);
+    places p;
+    s.base.bytes = lay_out(&s, &p, NULL);
+    if (finish(&s, "linalg.ldl_factor", (double)n * (double)n * (double)n / 3) < 0)
+        return -1;
+    if (!call->args[2].value.i)
+        return 0;
+    return refuse_in("torch.linalg.ldl_factor_ex", &call->outs[2],
+                     "D[%1$d,%1$d] is zero and using it on ldl_solve would result in a division by zero");
+}
+
 /* The context tells that vectors are wanted. */
 const tgc_kernel TGC(tgc_table_spectral)[] = {
     {"lapack", "", TGC_PARTS, NULL, &routines},
@@ -469,6 +531,8 @@ const tgc_kernel TGC(tgc_table_spectral)[] = {
     {"_linalg_pinv", "float64", TGC_CALL, pinv, NULL},
     {"_linalg_gelsy", "float32", TGC_CALL, least_squares, NULL},
     {"_linalg_gelsy", "float64", TGC_CALL, least_squares, NULL},
+    {"linalg_ldl_factor_ex", "float32", TGC_CALL, ldl_factor, NULL},
+    {"linalg_ldl_factor_ex", "float64", TGC_CALL, ldl_factor, NULL},
     {"linalg_eigvalsh", "float32", TGC_CALL, eigh, NULL},
     {"linalg_eigvalsh", "float64", TGC_CALL, eigh, NULL},
     {"linalg_svd", "float32", TGC_CALL, svd, ""},
