@@ -32,12 +32,31 @@ def _window_average(input: Any, *window: Any) -> Any:
     return _op("window_average")(input, *window)
 
 
+def _cross_entropy(scores: Any, target: Any, ignore_index: int, mean: bool) -> Any:
+    """Take the cross entropy of class numbers in one call, and its gradient in another."""
+    if scores.ndim != 2 or scores.dtype.name not in _WIDE or target.dtype.name != "int64":
+        return None
+    return _op("cross_entropy_total")(scores, target, ignore_index, mean)[0]
+
+
+def _adds_bias(input: Any) -> bool:
+    """Tell whether the kernel of a convolution adds the bias: all but those of complex numbers."""
+    real: bool = input.is_floating_point()
+    return real
+
+
 class Cpu(DeviceDriver):
     """Serve device `cpu`; what has no compiled kernel is left to the core's NumPy reference."""
 
     host = True
     amp_dtypes = ("bfloat16", "float16")
-    composites = MappingProxyType({"window_average": _window_average})
+    composites = MappingProxyType(
+        {
+            "convolution_biased": _adds_bias,
+            "cross_entropy": _cross_entropy,
+            "window_average": _window_average,
+        }
+    )
 
     def probe(self) -> bool | str:
         """Say whether the wheel was built for a processor like this one."""

@@ -130,6 +130,7 @@ static int finish(tgc_convolution *j, const tg_view *out, int status)
     tgc_scratch_free(j->packed);
     tgc_scratch_free(j->sums);
     tgc_scratch_free(j->places);
+    tgc_scratch_free(j->bias);
     tgc_scratch_free(j->input.memory);
     tgc_scratch_free(j->weight.memory);
     tgc_scratch_free(j->grad.memory);
@@ -217,21 +218,25 @@ static void forward_task(int64_t task, void *context)
     for (int64_t unit = tgc_begin(j->units, j->tasks, task, 1); unit < end; unit++) {
         int64_t block = unit % j->blocks, group = unit / j->blocks % w->groups, image = unit / j->blocks / w->groups;
         int64_t from = column_panels * block / j->blocks * e->nr;
-        int64_t to = tgc_smaller(column_panels * (block + 1) / j->blocks * e->nr, w->positions);
+        int64_t last = tgc_smaller(column_panels * (block + 1) / j->blocks * e->nr, w->positions);
         const char *x = j->input.data +
                         (image * j->input.image + group * (w->channels / w->groups) * j->input.channel) * j->item;
         char *out = j->out + (image * w->maps + group * j->depth) * w->positions * j->item;
         for (int64_t p = 0; p < j->rows; p += kc) {
             int64_t k = tgc_smaller(j->rows - p, kc);
             const char *weights = weight_panel(j, j->rows, group, p, 0);
-            for (int64_t at = from; at < to; at += e->nr) {
-                int64_t cols = tgc_smaller(to - at, e->nr);
+            for (int64_t at = from; at < last; at += e->nr) {
+                int64_t cols = tgc_smaller(last - at, e->nr);
                 int count = TGC(tgc_window_runs)(w, &j->input, at, cols, runs);
                 j->of->gather(panel, e->nr, x, j->places + p, k, runs, count, j->step);
                 const char *weight = weights;
-                for (int64_t i = 0; i < j->depth; i += e->mr, weight += weight_bytes)
-                    e->kernel(tgc_smaller(j->depth - i, e->mr), cols, k, weight, panel,
-                              out + (i * w->positions + at) * j->item, w->positions, p > 0, &(tgc_ahead){panel, 0});
+                for (int64_t i = 0; i < j->depth; i += e->mr, weight += weight_bytes) {
+                    int64_t rows = tgc_smaller(j->depth - i, e->mr);
+                    char *to = out + (i * w->positions + at) * j->item;
+                    e->kernel(rows, cols, k, weight, panel, to, w->positions, p > 0, &(tgc_ahead){panel, 0});
+                    if (p + k == j->rows)
+                        tgc_add_bias(j, to, group * j->depth + i, rows, cols, w->positions);
+                }
             }
         }
     }
@@ -263,19 +268,25 @@ static int forward(tgc_convolution *j, const tg_view *input, const tg_view *out)
     return 0;
 }
 
+/* The context tells that there is a bias behind the weight. */
 static int convolution(const tg_call *call, void *context)
 {
-    (void)context;
     const tg_view *input = call->args[0].value.tensors, *weight = call->args[1].value.tensors, *out = call->outs;
+    const tg_view *bias = context != NULL ? call->args[2].value.tensors : NULL;
     tgc_convolution j = {0};
     if (out->numel == 0)
         return 0;
-    if (begin(&j, "convolution", input, input->ndim, input->shape, weight->shape, out->shape, call->args + 2) < 0)
+    if (begin(&j, "convolution", input, input->ndim, input->shape, weight->shape, out->shape,
+              call->args + (bias != NULL ? 3 : 2)) < 0)
         return fails("convolution", input, weight);
+    if (j.rows == 0 && bias != NULL)
+        return TG_DECLINED;
     if (j.rows == 0) {
         memset(out->data, 0, (size_t)(out->numel * tgc_itemsize[out->dtype]));
         return 0;
     }
+    if (bias != NULL && (j.bias = TGC(tgc_bias_take)(bias, &j.w)) == NULL)
+        return -1;
     int status = TGC(tgc_operand_take)(&j.weight, weight, &j.w, 0, 0);
     return finish(&j, out, status < 0 ? status : forward(&j, input, out));
 }
@@ -577,6 +588,7 @@ static int convolution_weight(const tg_call *call, void *context)
 
 #define FOR_DTYPE(dtype)                                                   \
     {"convolution", dtype, TGC_CALL, convolution, NULL},                   \
+        {"convolution_biased", dtype, TGC_CALL, convolution, ""},          \
         {"convolution_input", dtype, TGC_CALL, convolution_input, NULL},   \
         {"convolution_weight", dtype, TGC_CALL, convolution_weight, NULL}
 

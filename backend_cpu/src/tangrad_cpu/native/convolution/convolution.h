@@ -76,6 +76,9 @@ int TGC(tgc_operand_defer)(tgc_operand *to, const tg_view *view, const tgc_windo
 const char *TGC(tgc_operand_plane)(const tgc_operand *x, const tgc_windows *w, int64_t image, int64_t channel,
                                    char *buffer);
 
+/* The bias of all maps in the type computed in; NULL with an exception set if there is no memory. */
+char *TGC(tgc_bias_take)(const tg_view *bias, const tgc_windows *w);
+
 /* Whether windows share elements and start several apart, so that `phase` pays. Returns its length, or 0. */
 int64_t TGC(tgc_operand_phase)(const tgc_windows *w);
 

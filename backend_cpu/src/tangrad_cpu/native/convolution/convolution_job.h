@@ -25,7 +25,7 @@ typedef struct tgc_convolution {
     const tgc_convolution_loops *of;
     tgc_windows w;
     tgc_operand input, weight, grad; /* those that the face has */
-    char *out;
+    char *out, *bias;                /* bias: in the type computed in, by map; NULL: none */
     int64_t item, step;
     int64_t rows, depth;             /* channels / groups * taps, maps / groups */
     int64_t *places;
@@ -44,6 +44,23 @@ static inline int64_t tgc_panels(int64_t n, int64_t width)
 static inline int64_t tgc_smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* Add the bias of maps from `map` on to rows of their complete sums, `row` elements apart. */
+static inline void tgc_add_bias(const tgc_convolution *j, char *out, int64_t map, int64_t rows, int64_t cols, int64_t row)
+{
+    if (j->bias == NULL)
+        return;
+    for (int64_t i = 0; i < rows; i++)
+        if (j->item == 8) {
+            double *to = (double *)out + i * row, bias = ((const double *)j->bias)[map + i];
+            for (int64_t k = 0; k < cols; k++)
+                to[k] += bias;
+        } else {
+            float *to = (float *)out + i * row, bias = ((const float *)j->bias)[map + i];
+            for (int64_t k = 0; k < cols; k++)
+                to[k] += bias;
+        }
 }
 
 /* Memory for the grown planes of some channels, or where they go if nothing is padded; NULL: none,

@@ -294,6 +294,18 @@ void TGC(tgc_operand_crop)(char *to, const char *from, const tgc_windows *w, con
     }
 }
 
+char *TGC(tgc_bias_take)(const tg_view *bias, const tgc_windows *w)
+{
+    const int64_t item = tgc_itemsize[w->dtype], from = bias->strides[0] * tgc_itemsize[bias->dtype];
+    const size_t bytes = (size_t)(w->maps * item);
+    char *memory = tgc_scratch(bytes);
+    if (memory == NULL)
+        tgc_no_memory(w->op, bytes);
+    else
+        TGC(tgc_copy_region)(1, &w->maps, memory, &item, w->dtype, bias->data, &from, bias->dtype);
+    return memory;
+}
+
 char *TGC(tgc_result_take)(const tg_view *out, const tgc_windows *w)
 {
     if (out->dtype == w->dtype)

@@ -190,6 +190,9 @@ static void block_task(int64_t task, void *context)
                     s->e->kernel(rows, cols, k, weight, panel, tile, COLUMNS, 0, &next);
                     put(s, out, c, rows, tile, p > 0);
                 }
+                for (int piece = 0; piece < c->pieces && j->bias != NULL && p + k == j->rows; piece++)
+                    tgc_add_bias(j, address(out, c->target[piece] + c->first[piece]), i, rows,
+                                 c->first[piece + 1] - c->first[piece], positions);
             }
         }
     }

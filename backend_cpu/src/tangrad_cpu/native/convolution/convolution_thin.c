@@ -59,14 +59,13 @@ void TGC(tgc_thin_forward)(int64_t task, void *context)
         const char *x = TGC(tgc_operand_plane)(&j->input, w, image, map / j->depth, buffer);
         const char *weight = j->weight.data + map * w->taps * j->item;
         char *out = j->out + unit * w->positions * j->item;
-        if (j->pitch) {
+        if (j->pitch)
             joined_forward(j, out, x, weight);
-            continue;
-        }
-        for (int64_t at = 0; at < w->positions; at += TGC_LONGEST) {
+        for (int64_t at = 0; at < w->positions && !j->pitch; at += TGC_LONGEST) {
             int count = TGC(tgc_window_runs)(w, &j->input, at, tgc_smaller(w->positions - at, TGC_LONGEST), runs);
             j->of->correlate(out + at * j->item, x, j->places, weight, w->taps, runs, count, j->step);
         }
+        tgc_add_bias(j, out, map, 1, w->positions, w->positions);
     }
     tgc_scratch_free(buffer);
 }

@@ -18,7 +18,7 @@ from tangrad.ops.nn.convolution import (
 )
 from tangrad.ops.nn.convolution_biased import convolution_biased
 from tangrad.ops.nn.convolution_channels_last import of_channels_last
-from tangrad.ops.nn.fusing import fuses
+from tangrad.ops.nn.fusing import fuses, unseen
 from tangrad.plugin import Ints, composite, get_intercept, warn_once
 
 
@@ -66,6 +66,14 @@ def _with_bias(result: Any, bias: Any, spatial: int, channels: int) -> Any:
     return result + bias.reshape((channels,) + (1,) * spatial)
 
 
+def _adds_bias(x: Any, weight: Any, bias: Any) -> bool:
+    """Whether the device adds a bias while it makes the result."""
+    if bias.dtype != x.dtype or tuple(bias.shape) != tuple(weight.shape)[:1]:
+        return False
+    own = unseen("convolution_biased", x, weight, bias)
+    return fuses(x, weight, bias) if own is None else bool(own(x))
+
+
 def _conv(
     name: str,
     spatial: int,
@@ -91,7 +99,7 @@ def _conv(
     result = None if x.is_contiguous() else of_channels_last(x, weight, bias, *windows)
     if result is not None:
         return result if batched else result.squeeze(0)
-    if bias is not None and tuple(bias.shape) == tuple(weight.shape)[:1] and fuses(x, weight, bias):
+    if bias is not None and _adds_bias(x, weight, bias):
         result = convolution_biased(x, weight, bias, stride, padding, dilation, groups)
     else:
         result = convolution(x, weight, stride, padding, dilation, groups)
