@@ -233,6 +233,22 @@ def test_blocked_shapes(gemm, name, shape, beta):
     check(gemm, name, shape, ("columns", "columns", "rows"), beta=beta)
 
 
+@pytest.mark.parametrize("name", ["bf16", "f16"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (1, 33, 1100, 40),
+        (1, 700, 1600, 70),
+        (1, 1300, 1025, 33),
+        (1, 40, 5000, 300),
+        (1, 33, 17000, 33),
+    ],
+)
+def test_long_sums_of_halves(gemm, name, shape):
+    check(gemm, name, shape, bias="row", beta=3)
+    check(gemm, name, shape, ("columns", "columns", "rows"))
+
+
 @pytest.mark.parametrize("name", ["f32", "f64", "i32"])
 @pytest.mark.parametrize(
     "shape", [(1, 250, 250, 250), (1, 2000, 130, 70), (1, 60, 200, 250), (9, 130, 110, 100)]

@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 int tgc_error(const char *type, const char *format, ...)
 {
@@ -47,6 +50,7 @@ int tgc_no_memory(const char *op, size_t bytes)
 #define KEPT 4
 /* More than this is given back at once: packed panels and tiles are far smaller. */
 #define KEPT_BYTES ((size_t)16 << 20)
+#define HUGE_PAGE ((size_t)2 << 20)
 
 typedef struct {
     size_t bytes;
@@ -79,6 +83,25 @@ void tgc_scratch_fail_after(int64_t calls)
     atomic_store(&until_failure, calls);
 }
 
+/* Large blocks are made of huge pages where the system has them: panels that are read in turn would have more small
+ * ones than the processor remembers, and a new one costs as much as thousands of products. */
+static header *new_block(size_t bytes)
+{
+    if (bytes > (size_t)PTRDIFF_MAX - 2 * HUGE_PAGE)
+        return NULL;
+    const size_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : 4096;
+    const size_t whole = (bytes + sizeof(header) + unit - 1) / unit * unit;
+    header *block = aligned_alloc(unit == HUGE_PAGE ? unit : 64, whole);
+    if (block == NULL)
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    if (unit == HUGE_PAGE)
+        madvise(block, whole, MADV_HUGEPAGE); /* without them it is slower, no more */
+#endif
+    block->bytes = whole - sizeof(header);
+    return block;
+}
+
 void *tgc_scratch(size_t bytes)
 {
     if (atomic_load_explicit(&until_failure, memory_order_relaxed) >= 0 && atomic_fetch_sub(&until_failure, 1) == 0)
@@ -100,13 +123,9 @@ void *tgc_scratch(size_t bytes)
         block = kept->free[best];
         kept->free[best] = NULL;
     } else {
-        if (bytes > (size_t)PTRDIFF_MAX - 4096)
-            return NULL;
-        size_t rounded = (bytes + 4095) & ~(size_t)4095;
-        block = aligned_alloc(64, rounded + sizeof(header));
+        block = new_block(bytes);
         if (block == NULL)
             return NULL;
-        block->bytes = rounded;
     }
     return block + 1;
 }

@@ -9,6 +9,8 @@
 #include <stdatomic.h>
 
 #define ROW_PANELS 20   /* of A in one block: about half of a small second-level cache */
+#define LONG_PANELS 20480 /* elements of k of all of them where sums stay with a task */
+#define FEW_PANELS 4
 #define COLUMN_PANELS 16
 #define OWN_COLUMN_PANELS 4 /* as many panels of B suit the second-level cache over a run of k */
 #define BATCH_AT_ONCE 8
@@ -257,11 +259,18 @@ static void block_task(int64_t index, void *context)
         e->leave();
 }
 
+/* How many panels of A, over the whole of the run where sums stay with a task, the second-level cache keeps. */
+static int64_t near_panels(const job *w)
+{
+    int64_t count = w->task_sums ? LONG_PANELS / w->run : ROW_PANELS;
+    return count < FEW_PANELS ? FEW_PANELS : smaller(count, ROW_PANELS);
+}
+
 /* Cut into blocks that suit the caches, then further while there is work for more tasks. */
 static void choose_blocks(job *w)
 {
     int64_t row_panels = w->of_a.count, column_panels = w->of_b.count;
-    int64_t rb = w->own_b ? 1 : panels(row_panels, ROW_PANELS);
+    int64_t rb = w->own_b ? 1 : panels(row_panels, near_panels(w));
     int64_t cb = w->own_a ? 1 : panels(column_panels, COLUMN_PANELS);
     double products = (double)w->rows * (double)w->cols * (double)w->run;
     double wanted = products / TASK_PRODUCTS;
@@ -321,7 +330,8 @@ static size_t plan(job *w, char *memory)
     w->cols = limited(g->n, e->nr, side);
     int64_t row_panels = panels(w->rows, e->mr), column_panels = panels(w->cols, e->nr);
     w->own_a = column_panels <= OWN_COLUMN_PANELS && w->rows > w->cols;
-    w->own_b = row_panels <= ROW_PANELS && !w->own_a;
+    w->task_sums = partial_sums && g->k <= e->task_run && !w->own_a;
+    w->own_b = row_panels <= near_panels(w) && !w->own_a;
     size_t used = 0;
     w->of_a.packed = memory;
     if (!w->own_a)
@@ -329,7 +339,6 @@ static size_t plan(job *w, char *memory)
     w->of_b.packed = memory + used;
     if (!w->own_b)
         used += packed_bytes(e, w->cols, e->nr, w->run);
-    w->task_sums = partial_sums && g->k <= e->task_run && !w->own_a;
     if (partial_sums && !w->task_sums) {
         w->sums = memory + used;
         used += (size_t)(row_panels * e->mr * column_panels * e->nr * e->tile_size);
