@@ -12,7 +12,9 @@
 #define LANES 16
 #define LEAST_POSITIONS 16 /* of an image; so a panel lies in three images at most */
 #define PIECES 3
+#define PANEL (COLUMNS * TGC_LONGEST)
 #define MOST_TAPS 64
+#define GATHERING_TAPS 9 /* so many read a line that most find it near */
 #define BLOCK_PANELS 16
 #define MOST_TASKS 16
 #define TASK_PRODUCTS (1 << 20)
@@ -120,6 +122,21 @@ static inline __attribute__((always_inline)) void gather_pieces(const same_job *
     }
 }
 
+/* Two neighbouring panels of windows of one element, which lie in one image: each line lies in a page of its own, of
+ * which to be found takes longer than to be read. */
+static void gather_two(const same_job *s, float *to, const columns *c, int64_t p, int64_t k)
+{
+    const int64_t apart = s->j->input.channel;
+    const float *from = address(s->j->input.data, p * apart + s->tap_offset[0] + c->source[0]);
+    const __mmask16 first = c[1].inside[0][0][0], second = c[1].inside[0][0][1];
+    for (int64_t r = 0; r < k; r++, to += COLUMNS, from = address(from, apart)) {
+        _mm512_store_ps(to, _mm512_loadu_ps(from));
+        _mm512_store_ps(to + LANES, _mm512_loadu_ps(address(from, LANES)));
+        _mm512_store_ps(to + PANEL, _mm512_maskz_loadu_ps(first, address(from, COLUMNS)));
+        _mm512_store_ps(to + PANEL + LANES, _mm512_maskz_loadu_ps(second, address(from, COLUMNS + LANES)));
+    }
+}
+
 static void gather(const same_job *s, float *to, const columns *c, int64_t p, int64_t k)
 {
     if (c->pieces == 1)
@@ -128,6 +145,70 @@ static void gather(const same_job *s, float *to, const columns *c, int64_t p, in
         gather_pieces(s, to, c, p, k, 2);
     else
         gather_pieces(s, to, c, p, k, 3);
+}
+
+/* The first tile of a panel that lies in one image, which gathers while it multiplies: loads and stores pass beside
+ * the products, so that what the other tiles find in the panel costs nothing. It waits for lines that are far, of which
+ * a gather alone has more on their way: the taps before have to have read them. Sums are added as the microkernel does. */
+static inline __attribute__((always_inline)) void gathering_tile(const int rows, const same_job *s, float *panel,
+                                                                 const columns *c, int64_t p, int64_t k,
+                                                                 const float *weight, float *out, int add)
+{
+    const tgc_operand *x = &s->j->input;
+    const int64_t taps = s->j->w.taps, row = s->j->w.positions, channels = x->channel;
+    const uint32_t lanes = ~0u >> (COLUMNS - c->first[1]);
+    const __mmask16 first = (__mmask16)lanes, second = (__mmask16)(lanes >> LANES);
+    const float *source = address(x->data, p / taps * channels + c->source[0]);
+    int64_t tap = p % taps;
+    __m512 low[TGC_ROWS], high[TGC_ROWS];
+#pragma GCC unroll 14
+    for (int i = 0; i < rows; i++) {
+        low[i] = high[i] = _mm512_setzero_ps();
+        __builtin_prefetch(out + i * row, 1);
+        __builtin_prefetch(out + i * row + LANES, 1);
+    }
+    for (int64_t r = 0; r < k; r++, weight += TGC_ROWS, panel += COLUMNS) {
+        const float *from = address(source, s->tap_offset[tap]);
+        __m512 left = _mm512_maskz_loadu_ps(c->inside[0][tap][0], from);
+        __m512 right = _mm512_maskz_loadu_ps(c->inside[0][tap][1], address(from, LANES));
+        _mm512_store_ps(panel, left);
+        _mm512_store_ps(panel + LANES, right);
+        __builtin_prefetch(weight + 32 * TGC_ROWS);
+#pragma GCC unroll 14
+        for (int i = 0; i < rows; i++) {
+            __m512 factor = _mm512_set1_ps(weight[i]);
+            low[i] = _mm512_fmadd_ps(factor, left, low[i]);
+            high[i] = _mm512_fmadd_ps(factor, right, high[i]);
+        }
+        if (++tap == taps) {
+            tap = 0;
+            source = address(source, channels);
+        }
+    }
+#pragma GCC unroll 14
+    for (int i = 0; i < rows; i++) {
+        float *to = address(out, i * row), *then = address(to, LANES);
+        if (add) {
+            low[i] = _mm512_add_ps(low[i], _mm512_maskz_loadu_ps(first, to));
+            high[i] = _mm512_add_ps(high[i], _mm512_maskz_loadu_ps(second, then));
+        }
+        _mm512_mask_storeu_ps(to, first, low[i]);
+        _mm512_mask_storeu_ps(then, second, high[i]);
+    }
+}
+
+#define CASE(n)                                                              \
+    case n:                                                                  \
+        gathering_tile(n, s, panel, c, p, k, weight, out, add);              \
+        return;
+
+static void multiply_and_gather(int64_t rows, const same_job *s, float *panel, const columns *c, int64_t p, int64_t k,
+                                const float *weight, float *out, int add)
+{
+    switch (rows) {
+        CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7)
+        CASE(8) CASE(9) CASE(10) CASE(11) CASE(12) CASE(13) CASE(14)
+    }
 }
 
 /* A tile whose columns lie in several images. */
@@ -165,7 +246,7 @@ static void block_task(int64_t task, void *context)
 {
     const same_job *s = context;
     const tgc_convolution *j = s->j;
-    _Alignas(64) float panel[COLUMNS * TGC_LONGEST], tile[COLUMNS * TGC_ROWS];
+    _Alignas(64) float both[2 * PANEL], tile[COLUMNS * TGC_ROWS];
     columns seen[BLOCK_PANELS];
     int64_t rb = task / s->column_blocks, cb = task % s->column_blocks, positions = j->w.positions;
     int64_t row_begin = s->row_panels * rb / s->row_blocks, row_end = s->row_panels * (rb + 1) / s->row_blocks;
@@ -175,16 +256,27 @@ static void block_task(int64_t task, void *context)
     for (int64_t p = 0; p < j->rows; p += s->run) {
         int64_t k = tgc_smaller(j->rows - p, s->run);
         const char *weights = weight_panel(s, 0, p);
+        int two = 0; /* whether this panel was gathered with the one before */
         for (int64_t at = begin; at < end; at++) {
             const columns *c = &seen[at - begin];
             int64_t cols = c->first[c->pieces];
-            gather(s, panel, c, p, k);
+            const int gathers = c->pieces == 1 && j->w.taps >= GATHERING_TAPS, gathered = two;
+            float *panel = both + (gathered ? PANEL : 0);
+            two = !gathered && j->w.taps == 1 && at + 1 < end && c->pieces == 1 && c[1].pieces == 1 &&
+                  c[1].source[0] == c->source[0] + COLUMNS;
+            const int later = two || gathered ? 2 : 1;
+            if (two)
+                gather_two(s, panel, c, p, k);
+            else if (!gathers && !gathered)
+                gather(s, panel, c, p, k);
             for (int64_t row = row_begin; row < row_end; row++) {
                 int64_t i = row * TGC_ROWS, rows = tgc_smaller(j->depth - i, TGC_ROWS);
                 float *out = (float *)j->out + i * positions;
                 const char *weight = weights + row * s->panel_bytes;
-                tgc_ahead next = ahead(s, at + 1 < end ? c + 1 : NULL, p, k, row - row_begin, panel);
-                if (c->pieces == 1) {
+                tgc_ahead next = ahead(s, at + later < end ? c + later : NULL, p, k, row - row_begin, panel);
+                if (gathers && row == row_begin) {
+                    multiply_and_gather(rows, s, panel, c, p, k, (const float *)weight, out + c->target[0], p > 0);
+                } else if (c->pieces == 1) {
                     s->e->kernel(rows, cols, k, weight, panel, out + c->target[0], positions, p > 0, &next);
                 } else {
                     s->e->kernel(rows, cols, k, weight, panel, tile, COLUMNS, 0, &next);
