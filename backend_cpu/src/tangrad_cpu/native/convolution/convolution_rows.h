@@ -3,9 +3,11 @@
 
 static inline void CV(copy)(CV_T *restrict to, const CV_T *restrict from, int64_t n)
 {
-    /* Runs are short, and a call costs more than the copy: pieces of a fixed size. */
-    for (; n >= 16; n -= 16, to += 16, from += 16)
+    /* Runs are short, and a call costs more than the copy: pieces of a fixed size, which GCC would join to a call. */
+    for (; n >= 16; n -= 16, to += 16, from += 16) {
         __builtin_memcpy(to, from, 16 * sizeof(CV_T));
+        __asm__("" : "+r"(to), "+r"(from));
+    }
 #define CV_PIECE(size)                                                                                 \
     if (n & size) {                                                                                    \
         __builtin_memcpy(to, from, size * sizeof(CV_T));                                               \

@@ -27,6 +27,7 @@ typedef struct same_job {
     tgc_convolution *j;
     const tgc_engine *e;
     int64_t all, run; /* positions of all images; the run over taps and channels of one tile */
+    int64_t panel_rows; /* the same for all but the last, as a tile of very few takes longer than its products */
     int64_t row_panels, column_panels, row_blocks, column_blocks, panel_bytes;
     int64_t tap_offset[MOST_TAPS];
 } same_job;
@@ -48,46 +49,77 @@ static void pack_task(int64_t panel, void *context)
 {
     const same_job *s = context;
     const tgc_convolution *j = s->j;
-    int64_t i = panel * s->e->mr;
+    int64_t i = panel * s->panel_rows;
     for (int64_t p = 0; p < j->rows; p += s->run)
         s->e->pack_a(weight_panel(s, panel, p), j->weight.data + (i * j->rows + p) * j->item,
-                     tgc_smaller(j->depth - i, s->e->mr), tgc_smaller(j->rows - p, s->run), j->rows, 1);
+                     tgc_smaller(j->depth - i, s->panel_rows), tgc_smaller(j->rows - p, s->run), j->rows, 1);
+}
+
+/* The taps that see the input from a position, as far as all dimensions but the last tell: of each the first along the
+ * last one. */
+static uint64_t outer_taps(const tgc_windows *w, const int64_t *index)
+{
+    uint64_t taps = 1;
+    int64_t made = w->kernel[w->ndim - 1];
+    for (int d = w->ndim - 2; d >= 0; d--) {
+        uint64_t with = 0;
+        for (int64_t k = 0; k < w->kernel[d]; k++) {
+            int64_t x = index[d] + k * w->dilation[d] - w->padding[d];
+            if (x >= 0 && x < w->size[d])
+                with |= taps << k * made;
+        }
+        taps = with;
+        made *= w->kernel[d];
+    }
+    return taps;
+}
+
+static uint64_t inner_taps(const tgc_windows *w, int64_t index)
+{
+    const int last = w->ndim - 1;
+    uint64_t taps = 0;
+    for (int64_t k = 0; k < w->kernel[last]; k++) {
+        int64_t x = index + k * w->dilation[last] - w->padding[last];
+        taps |= (uint64_t)(x >= 0 && x < w->size[last]) << k;
+    }
+    return taps;
 }
 
 static void look_at(const same_job *s, int64_t at, int64_t count, columns *c)
 {
     const tgc_windows *w = &s->j->w;
+    const int last = w->ndim - 1;
     c->pieces = 0;
     for (int64_t lane = 0; lane < count;) {
         int64_t image = (at + lane) / w->positions, position = (at + lane) % w->positions;
         int64_t n = tgc_smaller(count - lane, w->positions - position), index[TG_MAX_DIMS], rest = position;
         int piece = c->pieces++;
+        uint64_t seen[COLUMNS] = {0}; /* taps, by lane */
         c->first[piece] = lane;
         c->source[piece] = image * s->j->input.image + position - lane;
         c->target[piece] = image * w->maps * w->positions + position - lane;
-        for (int d = w->ndim - 1; d >= 0; d--) {
+        for (int d = last; d >= 0; d--) {
             index[d] = rest % w->size[d];
             rest /= w->size[d];
         }
-        for (int64_t t = 0; t < w->taps; t++)
-            c->inside[piece][t][0] = c->inside[piece][t][1] = 0;
+        uint64_t outer = outer_taps(w, index);
         for (int64_t end = lane + n; lane < end; lane++) {
-            uint64_t taps = 1; /* that see the input from here: those of the dimensions so far */
-            int64_t made = 1;
-            for (int d = w->ndim - 1; d >= 0; d--) {
-                uint64_t with = 0;
-                for (int64_t k = 0; k < w->kernel[d]; k++) {
-                    int64_t x = index[d] + k * w->dilation[d] - w->padding[d];
-                    if (x >= 0 && x < w->size[d])
-                        with |= taps << k * made;
-                }
-                taps = with;
-                made *= w->kernel[d];
-            }
-            for (int64_t t = 0; t < w->taps; t++)
-                c->inside[piece][t][lane / LANES] |= (uint16_t)((taps >> t & 1) << lane % LANES);
-            for (int d = w->ndim - 1; d >= 0 && ++index[d] == w->size[d]; d--)
+            seen[lane] = inner_taps(w, index[last]) * outer; /* a copy at each bit of the other */
+            if (++index[last] < w->size[last])
+                continue;
+            index[last] = 0;
+            for (int d = last - 1; d >= 0 && ++index[d] == w->size[d]; d--)
                 index[d] = 0;
+            outer = outer_taps(w, index);
+        }
+        __m512i eight[COLUMNS / 8];
+        for (int i = 0; i < COLUMNS / 8; i++)
+            eight[i] = _mm512_loadu_si512(seen + 8 * i);
+        for (int64_t t = 0; t < w->taps; t++) {
+            const __m512i tap = _mm512_set1_epi64((int64_t)((uint64_t)1 << t));
+            for (int half = 0; half < 2; half++)
+                c->inside[piece][t][half] = (uint16_t)(_mm512_test_epi64_mask(eight[2 * half], tap) |
+                                                       _mm512_test_epi64_mask(eight[2 * half + 1], tap) << 8);
         }
     }
     c->first[c->pieces] = count;
@@ -270,7 +302,7 @@ static void block_task(int64_t task, void *context)
             else if (!gathers && !gathered)
                 gather(s, panel, c, p, k);
             for (int64_t row = row_begin; row < row_end; row++) {
-                int64_t i = row * TGC_ROWS, rows = tgc_smaller(j->depth - i, TGC_ROWS);
+                int64_t i = row * s->panel_rows, rows = tgc_smaller(j->depth - i, s->panel_rows);
                 float *out = (float *)j->out + i * positions;
                 const char *weight = weights + row * s->panel_bytes;
                 tgc_ahead next = ahead(s, at + later < end ? c + later : NULL, p, k, row - row_begin, panel);
@@ -327,6 +359,8 @@ int TGC(tgc_convolution_same)(tgc_convolution *j, const tg_view *input, const tg
     int64_t runs = tgc_panels(j->rows, TGC_LONGEST);
     s.run = tgc_panels(j->rows, runs);
     s.row_panels = tgc_panels(j->depth, TGC_ROWS);
+    s.panel_rows = tgc_panels(j->depth, s.row_panels);
+    s.row_panels = tgc_panels(j->depth, s.panel_rows);
     s.column_panels = tgc_panels(s.all, COLUMNS);
     s.panel_bytes = (TGC_ROWS * s.run * (int64_t)sizeof(float) + TGC_PANEL_SLACK + 63) / 64 * 64;
     for (int64_t t = 0; t < w->taps; t++) {
