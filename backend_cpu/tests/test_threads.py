@@ -75,6 +75,48 @@ print(status, (x + 1).sum().item() == before)
     assert printed(program) == "0 True"
 
 
+# Tiles of AMX are state of a thread, which the system saves for signals and gives to processes on
+# request.
+TILES = """
+import os, signal, threading, tangrad
+tangrad.set_num_threads(4)
+
+def work(seed):
+    made = tangrad.Generator().manual_seed(seed)
+    a = tangrad.randn(150 + seed, 300, generator=made).to(tangrad.bfloat16)
+    i = tangrad.randint(-128, 128, (150 + seed, 320), generator=made, dtype=tangrad.int8)
+    return [(a @ a.t()).tolist(), tangrad._int_mm(i, i.t()).tolist()]
+
+expected, found = [work(seed) for seed in range(3)], []
+signal.signal(signal.SIGALRM, lambda *_: found.append(work(2) == expected[2]))
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.02)
+threads = [
+    threading.Thread(target=lambda seed=seed: found.append(work(seed) == expected[seed]))
+    for seed in (0, 1, 0, 1)
+]
+for each in threads:
+    each.start()
+child = os.fork()
+if child == 0:
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    right = []
+    own = threading.Thread(target=lambda: right.append(work(1) == expected[1]))
+    own.start()
+    own.join()
+    os._exit(0 if right == [True] and work(0) == expected[0] else 1)
+status = os.waitpid(child, 0)[1]
+for each in threads:
+    each.join()
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(status, all(found), len(found) > len(threads))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_products_of_halves_and_bytes_among_signals_threads_and_children():
+    assert printed(TILES) == "0 True True"
+
+
 def test_the_environment_sets_the_number_of_threads():
     program = "import tangrad; print(tangrad.get_num_threads())"
     assert printed(program, TANGRAD_NUM_THREADS="3", OMP_NUM_THREADS="1") == "3"
