@@ -133,6 +133,34 @@ def test_schedules_follow_one_another(agree):
     agree(program, tolerance=1e-9)
 
 
+def test_the_schedule_at_the_first_milestone_begins_where_that_is_the_first_epoch(agree):
+    def program(t):
+        made = optimizer(t)
+        s = t.optim.lr_scheduler
+        parts = [s.ConstantLR(made, 0.5, 2), s.ExponentialLR(made, 0.5)]
+        return rates(made, s.SequentialLR(made, parts, [0]), 5)
+
+    agree(program, tolerance=1e-9)
+
+
+def test_a_schedule_within_another_is_followed_as_it_is_alone():
+    s = lr_scheduler
+
+    def steps(made):
+        parts = [s.ConstantLR(made, 0.5, 2), s.ConstantLR(made, 0.2, 10)]
+        return s.SequentialLR(made, parts, [2])
+
+    def chain(made):
+        return s.ChainedScheduler([s.ExponentialLR(made, 0.5), s.ConstantLR(made, 0.1, 2)])
+
+    for build in (steps, chain):
+        alone, within, later = (optimizer(tangrad) for _ in range(3))
+        expected = rates(alone, build(alone), 6)
+        assert rates(within, s.SequentialLR(within, [build(within)], []), 6) == expected
+        parts = [s.ExponentialLR(later, 0.5), build(later)]
+        assert rates(later, s.SequentialLR(later, parts, [3]), 9)[3:] == expected
+
+
 def test_a_chain_multiplies(agree):
     def program(t):
         made = optimizer(t)

@@ -17,6 +17,9 @@ class _Combined(LRScheduler):
 
     _schedulers: list[Any]
 
+    def _begin(self) -> None:
+        raise NotImplementedError
+
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the optimizer, with the state of each schedule."""
         left_out = ("optimizer", "_schedulers")
@@ -47,6 +50,23 @@ def _check(name: str, optimizer: Any, schedulers: Iterable[Any]) -> None:
                 f"{name} expects all schedulers to belong to the same optimizer, but got "
                 f"scheduler {type(scheduler).__name__} at index {position} has another one"
             )
+
+
+def _take_back(scheduler: Any) -> None:
+    """Take back the first step of a schedule, or of each that it is made of."""
+    if isinstance(scheduler, _Combined):
+        for part in scheduler._schedulers:
+            _take_back(part)
+    else:
+        scheduler.last_epoch -= 1
+
+
+def _begin(scheduler: Any) -> None:
+    """Make the first step of a schedule that has made none."""
+    if isinstance(scheduler, _Combined):
+        scheduler._begin()
+    else:
+        scheduler._initial_step()
 
 
 class SequentialLR(_Combined):
@@ -86,12 +106,17 @@ class SequentialLR(_Combined):
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
         # Each has made its first step when it was built: take them back, and make the first one's.
-        for group in optimizer.param_groups:
-            set_rate(group, group["initial_lr"])
         for scheduler in schedulers:
-            scheduler.last_epoch -= 1
-        schedulers[0]._initial_step()
-        self._last_lr = schedulers[0].get_last_lr()
+            _take_back(scheduler)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Set the rates of the first epoch, by the schedule that is followed then."""
+        for group in self.optimizer.param_groups:
+            set_rate(group, group["initial_lr"])
+        first = self._schedulers[bisect_right(self._milestones, 0)]
+        _begin(first)
+        self._last_lr = first.get_last_lr()
 
     def step(self) -> None:  # type: ignore[override]
         """Set the rates of the next epoch."""
@@ -99,7 +124,10 @@ class SequentialLR(_Combined):
         chosen = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[chosen]
         if chosen > 0 and self._milestones[chosen - 1] == self.last_epoch:
-            scheduler._go_to(0)
+            if isinstance(scheduler, _Combined):
+                _begin(scheduler)
+            else:
+                scheduler._go_to(0)
         else:
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()
@@ -125,6 +153,14 @@ class ChainedScheduler(_Combined):
         self.optimizer = optimizer or schedulers[0].optimizer
         _check("ChainedScheduler", self.optimizer, schedulers)
         self._schedulers = list(schedulers)
+        self._last_lr = self._rates()
+
+    def _begin(self) -> None:
+        """Set the rates of the first epoch."""
+        for group in self.optimizer.param_groups:
+            set_rate(group, group["initial_lr"])
+        for scheduler in self._schedulers:
+            _begin(scheduler)
         self._last_lr = self._rates()
 
     def step(self) -> None:  # type: ignore[override]
