@@ -102,7 +102,6 @@ _LAZY = {
             "is_conj is_neg is_inference broadcast_shapes detach_ get_device is_distributed "
             "is_same_size is_signed resize_as_"
         ),
-        "ops.aten": "_log_softmax _log_softmax_backward_data _softmax _softmax_backward_data",
         "tensor.storages": "StorageBase TypedStorage",
         "tensor.layouts": (
             "ccol_indices_copy col_indices_copy crow_indices_copy dequantize indices_copy "

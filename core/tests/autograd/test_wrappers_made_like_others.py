@@ -23,7 +23,7 @@ class Wrapper(tangrad.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        cls.told.append(func.__name__)
+        cls.told.append(str(func.name))
         args, kwargs = tree_map(lambda x: getattr(x, "inner", x), (args, kwargs or {}))
         return tree_map(
             lambda x: cls(x) if isinstance(x, tangrad.Tensor) else x, func(*args, **kwargs)

@@ -16,6 +16,8 @@ from tangrad.autograd.grad_mode import (
 )
 from tangrad.autograd.variable import Variable
 from tangrad.discovery.namespaces import attribute_of
+from tangrad.dispatch.python_dispatch import is_shown
+from tangrad.dispatch.stack import current
 
 __all__ = [
     "Function",
@@ -96,7 +98,10 @@ def _seeds(outputs: Sequence[Any], grads: Sequence[Any], batched: bool = False) 
                     "grad can be implicitly created only for real scalar outputs but got "
                     f"{out.dtype}"
                 )
-            made.append(_C.lookup_op("ones")(out.shape, dtype=out.dtype, device=out.device))
+            if edge is None and is_shown(current(), (out,)):  # a wrapper's gradient is a wrapper
+                made.append(_C.lookup_op("ones_like")(out, memory_format=_C.preserve_format))
+            else:
+                made.append(_C.lookup_op("ones")(out.shape, dtype=out.dtype, device=out.device))
             continue
         if not isinstance(g, _C.Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")

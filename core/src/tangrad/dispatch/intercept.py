@@ -121,8 +121,14 @@ def expanded(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stac
         done, result = python_dispatch.composite_of_layouts(op, functional, args, out)
         if done:
             return result
-    if not stack.levels and out is None and python_dispatch.makes_wrapper(stack, functional, args):
-        return python_dispatch.made_by_handler(stack, functional, args)
+    if not stack.levels and out is None:
+        shown = python_dispatch.calls_shown.composites.get(op.name)
+        if shown is not None and python_dispatch.is_shown(stack, args):
+            result = shown(op, args)
+            if result is not NotImplemented:
+                return result
+        if python_dispatch.makes_wrapper(stack, functional, args):
+            return python_dispatch.made_by_handler(stack, functional, args)
     target = functional.definition.schema.written
     draws = functional.definition.random and (target < 0 or _C.level_of(args[target]) is not None)
     stack.creating += draws

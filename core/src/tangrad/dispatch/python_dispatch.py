@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tangrad import _C
+from tangrad.discovery import namespaces
 from tangrad.dispatch.binding import handled_form, public_form
 from tangrad.dispatch.random_state import drawn
 from tangrad.dispatch.stack import Stack, current, flat_tensors
-from tangrad.tensor import indexing
+from tangrad.tensor import indexing, methods
 
 
 def recorded(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:
@@ -125,28 +127,57 @@ def call_below_recording(
 ) -> Any:
     """Record the call at this level and let `__torch_dispatch__` compute its results."""
     args = drawn(functional, args)
-
-    def run(plain: tuple[Any, ...]) -> Any:
-        return _offer(stack, op, functional, plain, out)
-
     schema = functional.definition.schema
-    writes = op is not functional or schema.written >= 0 or bool(schema.written_lists)
     needs = (
         _C.is_grad_enabled()
-        and not writes
         and out is None
         and functional.definition.differentiable
         and _C.needs_gradient(functional, args)
     )
-    previous = _C._set_grad_enabled(False)
-    try:
-        result = run(args)
-    finally:
-        _C._set_grad_enabled(previous)
-    if needs:
+    if out is None and (op is not functional or schema.written >= 0):
+        return _written(stack, op, functional, args, needs)
+    result = _C.call_unrecorded(_offer, stack, op, functional, args, out)
+    if functional.kind == "view" and functional.definition.differentiable:
+        _mark_as_views(result, args)
+    if needs and not schema.written_lists:
         result = fresh(result, args)
         _C.record_call(functional, args, result)
     return result
+
+
+def _mark_as_views(result: Any, args: tuple[Any, ...]) -> None:
+    """Have writes into what a handler gave for a view reach the history of its base."""
+    several = not isinstance(result, _C.Tensor)
+    for view in flat_tensors((result,)):
+        if view is not args[0] and not view._is_view():
+            _C.mark_as_view(view, args[0], several)
+
+
+def _written(stack: Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], needs: bool) -> Any:
+    """Let handlers compute a write, and record it where it needs gradients."""
+    target = args[max(functional.definition.schema.written, 0)]
+    if needs and functional.kind == "view":
+        return _C.adopt(target, call_below_recording(stack, functional, functional, args, None))
+    node, version = None, target._version
+    if needs:
+        saved = args
+        if op is not functional and _C.saves_first_input(functional, args):
+            saved = (_C.stand_in(_copy_unseen(stack, target), target), *args[1:])
+        node = _C.record_write(functional, saved, target, op.title)
+    _C.call_unrecorded(_offer, stack, op, functional, args, None)
+    if target._version == version and not target.is_inference():  # only what a wrapper holds
+        _C.increment_version(target)
+    _C.finish_write(node, target)
+    return target
+
+
+def _copy_unseen(stack: Stack, t: Any) -> Any:
+    hidden = not _has_dispatch((t,))  # the program makes no copy
+    stack.dispatch_disabled += hidden
+    try:
+        return _C.call_unrecorded(_C.lookup_op("clone"), t)
+    finally:
+        stack.dispatch_disabled -= hidden
 
 
 def fresh(result: Any, args: tuple[Any, ...]) -> Any:
@@ -168,37 +199,60 @@ def fresh(result: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _offer(stack: Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> Any:
-    tensors = flat_tensors(args)
-    kinds = [type(t) for t in tensors if hasattr(type(t), "__torch_dispatch__")]
-    types = tuple(dict.fromkeys(kinds))
+    if out is None and op.name in calls_shown.leaves and is_shown(stack, args):
+        result = calls_shown.leaves[op.name](op, args)
+        if result is not NotImplemented:
+            return result
     given, kwargs = handled_form(functional, args)
-    shown, taken, named = handed(public_form(op, given, kwargs), given, kwargs, out)
-    if stack.dispatch_modes:
-        mode = stack.dispatch_modes.pop()
-        stack.install()
-        try:
-            if mode.sees_forms:
-                options = kwargs if out is None else {**kwargs, "out": out}
-                result = mode.__torch_dispatch__(op, types, given, options)
-            else:
-                result = mode.__torch_dispatch__(shown, types, taken, named)
-        finally:
-            stack.dispatch_modes.append(mode)
-            stack.install()
-        if result is not NotImplemented:
-            return result
-    for kind in sorted(types, key=lambda k: -len(k.__mro__)):
-        result = kind.__torch_dispatch__(shown, types, taken, named)
-        if result is not NotImplemented:
-            return result
-    if not types:
+    shown = calls_shown.handed(public_form(op, given, kwargs), given, kwargs, out)
+    form = op, given, kwargs if out is None else {**kwargs, "out": out}
+
+    def run() -> Any:
         stack.dispatch_disabled += 1
         try:
             return recorded(op, functional, args, out, stack)
         finally:
             stack.dispatch_disabled -= 1
+
+    return handle(stack, shown, form, run, op.title)
+
+
+def handle(stack: Stack, shown: Any, form: Any, run: Callable[[], Any], title: str) -> Any:
+    """Offer a call to the innermost mode, then to the classes of its tensors.
+
+    Args:
+        stack: the thread's.
+        shown: (function, args, kwargs), as handlers get them.
+        form: the same for modes that see forms.
+        run: computes the call where no class of the arguments has a handler.
+        title: the name in messages.
+
+    Raises:
+        TypeError: no handler of the arguments' classes takes the call.
+    """
+    tensors = flat_tensors((*shown[1], *shown[2].values()))
+    kinds = [type(t) for t in tensors if hasattr(type(t), "__torch_dispatch__")]
+    types = tuple(dict.fromkeys(kinds))
+    if stack.dispatch_modes:
+        mode = stack.dispatch_modes.pop()
+        stack.install()
+        try:
+            func, args, kwargs = form if mode.sees_forms else shown
+            result = mode.__torch_dispatch__(func, types, args, kwargs)
+        finally:
+            stack.dispatch_modes.append(mode)
+            stack.install()
+        if result is not NotImplemented:
+            return result
+    func, args, kwargs = shown
+    for kind in sorted(types, key=lambda k: -len(k.__mro__)):
+        result = kind.__torch_dispatch__(func, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    if not types:
+        return run()
     raise TypeError(
-        f"{op.title}: all __torch_dispatch__ handlers returned NotImplemented "
+        f"{title}: all __torch_dispatch__ handlers returned NotImplemented "
         f"({', '.join(k.__name__ for k in types)})"
     )
 
@@ -207,16 +261,46 @@ def _given(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> tuple[Any,
     return func, args, kwargs if out is None else {**kwargs, "out": out}
 
 
-handed = _given  # until a program asks `ops.aten` for an overload, which replaces it
+class CallsShown:
+    """How handlers see calls. A package may bring others, as `_calls_shown`; these show our ops.
+
+    Attributes:
+        handed: (op, args, kwargs, out) -> (function, args, kwargs) for a handler.
+        leaves: {name: what is called in an op's place, with the op and its arguments, below
+            recording}; it may return NotImplemented.
+        composites: the same above recording, for ops that are expanded otherwise.
+    """
+
+    handed = staticmethod(_given)
+    leaves: Mapping[str, Callable[..., Any]] = {}
+    composites: Mapping[str, Callable[..., Any]] = {}
+
+
+calls_shown: Any = CallsShown
+
+
+def show_calls() -> None:
+    """Load how handlers see calls, before there is anything that handles them."""
+    global calls_shown
+    if calls_shown is CallsShown and namespaces.is_listed("_calls_shown"):
+        calls_shown = namespaces.resolve("_calls_shown")
+
+
+def is_shown(stack: Stack, args: Any) -> bool:
+    """Return whether something handles a call of these arguments, and sees it as it is shown."""
+    if stack.dispatch_disabled or stack.levels or stack.tracers:
+        return False
+    if stack.dispatch_modes:
+        return not stack.dispatch_modes[-1].sees_forms
+    return _has_dispatch(args)
 
 
 def offered_at_masks(name: str, x: Any, indices: list[Any], *rest: Any) -> Any:
     """Offer an indexing at masks to handlers as it is; NotImplemented where none takes it."""
     stack, args = current(), (x, indices, *rest)
-    if stack.dispatch_disabled or stack.tracers or stack.levels or handed is _given:
+    if calls_shown is CallsShown or not is_shown(stack, args):
         return NotImplemented
-    modes = stack.dispatch_modes
-    if not (modes or _has_dispatch(args)) or any(mode.sees_forms for mode in modes):
+    if any(mode.sees_forms for mode in stack.dispatch_modes):
         return NotImplemented
     if _C.is_grad_enabled() and any(t.requires_grad for t in flat_tensors(args)):
         return NotImplemented
@@ -225,6 +309,7 @@ def offered_at_masks(name: str, x: Any, indices: list[Any], *rest: Any) -> Any:
 
 
 indexing.offer_at_masks = offered_at_masks
+methods.before_wrapping = show_calls
 
 
 def detached(t: _C.Tensor) -> _C.Tensor:
@@ -264,6 +349,7 @@ class TorchDispatchMode:
         raise NotImplementedError(f"{type(self).__name__} must define __torch_dispatch__")
 
     def __enter__(self) -> TorchDispatchMode:
+        show_calls()
         stack = current()
         stack.dispatch_modes.append(self)
         stack.install()

@@ -212,7 +212,8 @@ cdef inline bint laid_out_like(Tensor g, Tensor t) noexcept:
 
 cdef Tensor copy_for_leaf(Tensor g, Tensor t):
     """A copy of a gradient that shares nothing, with the strides that its leaf asks for."""
-    cdef Tensor o
+    if g.flags & PY_DISPATCH:  # its handler knows where its values are
+        return lookup_op("clone")(g)
     # A sample of a batch and what is no strided tensor have their own ways to lie in memory.
     if g.ndim_ != t.ndim_ or g.level_ is not None or t.level_ is not None or holds_other(g) or holds_other(t):
         return copy_seen(g)
@@ -495,10 +496,8 @@ cdef int after_leaf(Node node, Tensor g) except -1:
 
 
 cdef int store_grad(Tensor t, Tensor g) except -1:
-    if t.grad_ is None:
-        t.grad_ = copy_for_leaf(g, t)  # for others hold g: hooks, and the caller who captures it
-    else:
-        t.grad_ = OP_ADD(t.grad_, g)
+    # A copy, for others hold g: hooks, and the caller who captures it.
+    t.grad_ = copy_for_leaf(g, t) if t.grad_ is None else OP_ADD(t.grad_, g)
     return 0
 
 

@@ -180,8 +180,8 @@ cdef class Op:
     @property
     def overloadpacket(self):
         """All overloads of the op's name, as `torch.ops.aten` has them."""
-        from tangrad.ops import aten
-        return getattr(aten, self.name)
+        from tangrad import ops
+        return getattr(ops.aten, self.name)
 
     namespace, _overloadname = "aten", "default"
 

@@ -26,6 +26,8 @@ cdef object save_tensor(Node node, Tensor t, int edge):
                 return s
     # An input that is a wrapper is saved itself: what it wraps is known to its object alone.
     s.data = t if t.flags & PY_DISPATCH and edge != EDGE_RESULT else alias_saved(t)
+    if t.flags & PY_DISPATCH:
+        s.version = version_of(s.data)  # what its handler gave for a result counts its own writes
     s.data.flags |= t.flags & CONSTANT
     s.edge = edge
     hide_saved(s)

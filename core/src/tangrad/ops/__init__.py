@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 __all__ = ["lookup"]
 
-_MODULES = ("definition", "aten")
+_MODULES = ("definition",)
 # Gives what stands for an op of `ops.aten` that is not there; by default, that is an error.
 stand_for_absent: Callable[[str], Any] | None = None
 
@@ -34,8 +33,6 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     if name in _MODULES:
-        if name == "aten":  # a namespace, which nobody imports first
-            return import_module("tangrad.ops.aten")
         raise AttributeError(name)
     from tangrad import _C
     from tangrad.ops.definition.registry import NAMESPACES, find, find_namespace

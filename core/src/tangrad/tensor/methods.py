@@ -157,6 +157,10 @@ def _make_subclass(cls: type, data: Any, require_grad: bool = False) -> Any:
     return _C.new_parameter(made, True, cls) if require_grad else made
 
 
+def before_wrapping() -> None:
+    """Prepare for handlers of wrappers; dispatch replaces this."""
+
+
 def _make_wrapper_subclass(
     cls: type,
     size: Any,
@@ -171,6 +175,7 @@ def _make_wrapper_subclass(
     **unused: Any,
 ) -> Any:
     """Return an instance of cls with geometry and no memory: its `__torch_dispatch__` computes."""
+    before_wrapping()
     shape = tuple(size)
     if strides is None:
         strides = _C.format_strides(shape, memory_format or _C.contiguous_format)

@@ -37,7 +37,7 @@ def register_flop_formula(
 
 
 def _name(op: Any) -> str:
-    return op if isinstance(op, str) else str(op.name)
+    return op if isinstance(op, str) else str(getattr(op, "name", None) or op.__name__)
 
 
 def _shape(value: Any) -> Any:
@@ -61,6 +61,11 @@ def _product(a: Any, b: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -
     return int(2 * prod(a) * b[-1])
 
 
+@register_flop_formula(["addmm", "baddbmm"])
+def _product_and_sum(self: Any, a: Any, b: Any, *args: Any, **kwargs: Any) -> int:
+    return int(2 * prod(a) * b[-1])
+
+
 @register_flop_formula("linear")
 def _linear(x: Any, weight: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
     return int(2 * prod(x) * prod(weight[:-1]))
@@ -68,7 +73,18 @@ def _linear(x: Any, weight: Any, *args: Any, out_shape: Any = None, **kwargs: An
 
 @register_flop_formula("convolution")
 def _convolution(x: Any, weight: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    return int(2 * x[0] * prod(out_shape[2:]) * prod(weight))
+    # PyTorch's has bias and window before the flag that says "transposed", ours has no such flag.
+    transposed = len(args) > 4 and args[4]
+    return int(2 * x[0] * prod((x if transposed else out_shape)[2:]) * prod(weight))
+
+
+@register_flop_formula("convolution_backward")
+def _convolution_backward(
+    grad: Any, x: Any, weight: Any, sizes: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int, mask: Any, **kwargs: Any,
+) -> int:  # fmt: skip
+    each = int(2 * x[0] * prod((x if transposed else grad)[2:]) * prod(weight))
+    return each * sum(map(bool, mask[:2]))
 
 
 @register_flop_formula("convolution_input")
@@ -81,12 +97,14 @@ def _convolution_weight(x: Any, grad: Any, shape: Any, *args: Any, **kwargs: Any
     return int(2 * grad[0] * prod(grad[2:]) * prod(shape))
 
 
-@register_flop_formula("_attention")
+@register_flop_formula(["_attention", "_scaled_dot_product_flash_attention_for_cpu"])
 def _attention(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> int:
     return int(2 * prod(query[:-1]) * key[-2] * (query[-1] + value[-1]))
 
 
-@register_flop_formula("_attention_backward")
+@register_flop_formula(
+    ["_attention_backward", "_scaled_dot_product_flash_attention_for_cpu_backward"]
+)
 def _attention_backward(grad: Any, query: Any, key: Any, value: Any, *args: Any, **kw: Any) -> int:
     # The scores once more, then a product for each of four gradients.
     return int(2 * prod(query[:-1]) * key[-2] * (3 * query[-1] + 2 * value[-1]))
@@ -193,6 +211,7 @@ class _Counting(TorchDispatchMode):
         formula = self.counter.formulas.get(_name(func))
         if formula is not None:
             count = formula(*args, **kwargs, out_val=result)
+            packet = getattr(func, "overloadpacket", func)  # of another package, or the op itself
             for module in self.counter.modules.parents:
-                self.counter.flop_counts[module][func] += count
+                self.counter.flop_counts[module][packet] += count
         return result

@@ -33,10 +33,11 @@ SECTIONS: dict[str, str] = {
         "backends.cudnn.enabled cpu cuda.CUDAGraph"
     ),
     "beyond-pytorch": "utils.data.DataLoader",
-    "tools": "Tensor.mm hub.load load mm ops.aten ops.aten.mm.default",
+    "tools": "hub.load load",
     "text": "Size float32",
     "overriding": (
-        "Tensor.__getitem__ Tensor.add Tensor.shape.__get__ add nn.functional.relu ops.aten.add"
+        "Tensor.__getitem__ Tensor.add Tensor.shape.__get__ add nn.functional.linear "
+        "nn.functional.relu"
     ),
     "what-is-refused": (
         "Tensor.conj_physical_ Tensor.layout Tensor.logical_not_ Tensor.nan_to_num_ Tensor.triu_ "
@@ -71,11 +72,12 @@ SECTIONS: dict[str, str] = {
         "nn.functional.selu nn.functional.sigmoid nn.functional.silu "
         "nn.functional.soft_margin_loss nn.functional.softshrink nn.functional.softsign "
         "nn.functional.tanh nn.parallel.data_parallel nn.utils.remove_spectral_norm norm "
-        "optim.lr_scheduler.CyclicLR optim.swa_utils.AveragedModel optim.swa_utils.get_swa_avg_fn "
-        "optim.swa_utils.get_swa_multi_avg_fn pixel_unshuffle polar polygamma prod scatter_reduce "
-        "selu sigmoid special.airy_ai special.bessel_j1 special.digamma special.erfcx "
-        "special.expm1 special.logit special.logsumexp special.polygamma special.zeta std stft sub "
-        "svd tanh triangular_solve utils.data.random_split var vmap"
+        "optim.lr_scheduler.CyclicLR optim.lr_scheduler.SequentialLR optim.swa_utils.AveragedModel "
+        "optim.swa_utils.get_swa_avg_fn optim.swa_utils.get_swa_multi_avg_fn pixel_unshuffle polar "
+        "polygamma prod scatter_reduce selu sigmoid special.airy_ai special.bessel_j1 "
+        "special.digamma special.erfcx special.expm1 special.logit special.logsumexp "
+        "special.polygamma special.zeta std stft sub svd tanh triangular_solve "
+        "utils.data.random_split var vmap"
     ),
     "ops-of-ones-own": (
         "Tensor ao.quantization.Tensor compile fft.Tensor func.grad func.jvp library "
@@ -84,7 +86,7 @@ SECTIONS: dict[str, str] = {
     "files": "load save",
     "mixed-precision-checkpoints-measuring": (
         "GradScaler Tensor.backward Tensor.cpu amp.GradScaler autograd.backward autograd.grad "
-        "autograd.no_grad cpu nn.GRU nn.LSTM nn.functional.linear no_grad utils.checkpoint"
+        "autograd.no_grad cpu nn.GRU nn.LSTM no_grad utils.checkpoint"
     ),
     "not-there-yet": "Tensor.index jagged",
     "what-pytorchs-own-tests-ask-for": (

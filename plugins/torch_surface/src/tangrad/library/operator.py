@@ -10,10 +10,10 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 import tangrad
+from tangrad.compat.shown.packets import Overload, Packet
 from tangrad.library.binding import bind, check_results, short_form
 from tangrad.library.schemas import FunctionSchema, Tag
 from tangrad.overrides import handle_torch_function
@@ -471,7 +471,7 @@ class AnyPacket(ABC):  # noqa: B024 (what it is is registered)
     """`torch._ops.OpOverloadPacket` to `isinstance`: also names of `ops.aten`."""
 
 
-for _kind in (OpOverload, Op):
+for _kind in (OpOverload, Op, Overload):
     AnyOverload.register(_kind)
-for _kind in (OpOverloadPacket, import_module("tangrad.ops.aten").Packet):
+for _kind in (OpOverloadPacket, Packet):
     AnyPacket.register(_kind)
