@@ -531,4 +531,14 @@ def runs(x: Tensor):
     return torch.unique_consecutive(x), values, places, counts, rows, more
 
 
+@case(([torch.ones(2), 3],), ((torch.ones(2), 3),))
+def a_list_for_a_tuple(pair: Tuple[Tensor, int]):
+    return pair[0] * pair[1]
+
+
+@case(([[1, 2], (3, 4)],))
+def lists_for_tuples_in_a_list(pairs: List[Tuple[int, int]]):
+    return pairs[0][1] + pairs[1][0]
+
+
 module((torch.ones(2),))(Over)

@@ -483,6 +483,8 @@ def fitted(value: Any, kind: Type) -> Any:
         return [fitted(item, kind.element) for item in value]
     if isinstance(kind, DictType) and isinstance(value, dict):
         return {fitted(k, kind.key): fitted(v, kind.value) for k, v in value.items()}
+    if isinstance(kind, TupleType) and isinstance(value, list) and kind.python_class is None:
+        value = tuple(value)
     if isinstance(kind, TupleType) and isinstance(value, tuple):
         items = tuple.__getitem__(value, slice(None))  # a class of tuples may have no length
         if len(items) != len(kind.elements):
