@@ -240,6 +240,33 @@ def test_composites_and_gradients_reach_the_handler_of_a_wrapper(name):
     assert tangrad.allclose(getattr(gradient, "held", gradient), expected)
 
 
+def test_results_computed_of_a_kind_of_parameter_are_plain_tensors():
+    class Kind(tangrad.nn.Parameter):
+        pass
+
+    class Asked(tangrad.nn.Parameter):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    for kind in (Kind, Asked):
+        p = kind(tangrad.ones(2))
+        for made in (p * 2, p.detach(), tangrad.stack([p, p]), p[0]):
+            assert type(made) is tangrad.Tensor
+
+
+def test_a_call_handed_to_parameters_is_made_without_overrides():
+    class Other(tangrad.Tensor):
+        pass
+
+    x = tangrad.ones(2, 3).as_subclass(Other)
+    w = tangrad.nn.Parameter(tangrad.ones(4, 3))
+    handler = tangrad.nn.Parameter.__torch_function__
+    made = handler(F.linear, (Other, tangrad.nn.Parameter), (x, w), {})
+    assert type(made) is tangrad.Tensor
+    assert made.tolist() == [[3.0] * 4] * 2
+
+
 def test_deepcopy_copies_slots_of_a_subclass():
     class Logged(tangrad.Tensor):
         __slots__ = ("log", "unset")

@@ -181,13 +181,18 @@ def default_torch_function(
     A class with `__torch_dispatch__` and no `__torch_function__` of its own says there what its
     results are.
     """
-    if not all(issubclass(cls, t) for t in types):
+    plain = issubclass(cls, _C.Parameter)  # what is computed of a parameter is none
+    if not plain and not all(issubclass(cls, t) for t in types):
         return NotImplemented
     with DisableTorchFunctionSubclass():
         result = func(*args, **kwargs)
-    if func in _unconverted() or (
-        hasattr(cls, "__torch_dispatch__")
-        and next(k for k in cls.__mro__ if "__torch_function__" in vars(k)) is _C.Tensor
+    if (
+        plain
+        or func in _unconverted()
+        or (
+            hasattr(cls, "__torch_dispatch__")
+            and next(k for k in cls.__mro__ if "__torch_function__" in vars(k)) is _C.Tensor
+        )
     ):
         return result
     return as_class(result, cls)
@@ -204,8 +209,6 @@ def as_class(result: Any, cls: type) -> Any:
     """Give tensors in a result the class `cls`, keeping their history."""
     if isinstance(result, _C.Tensor):
         if isinstance(result, cls):
-            return result
-        if cls is _C.Parameter:
             return result
         return _C.share_history(_C.as_class(result, cls), result)
     if isinstance(result, tuple):

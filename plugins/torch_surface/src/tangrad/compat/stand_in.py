@@ -351,7 +351,8 @@ def _show_private_names() -> None:
     compiled.Future, compiled.Generator = ours.futures.Future, ours.Generator
     for name in ("PyTorchFileReader", "PyTorchFileWriter", "TensorType"):
         setattr(ours, name, _named_only(name))
-    for name in ("Graph", "TensorType", "Type", "Value"):  # annotations of ONNX symbolics
+    # Annotations of ONNX symbolics, and what tracers tell functions apart by.
+    for name in ("Graph", "ScriptMethod", "TensorType", "Type", "Value"):
         setattr(compiled, name, _named_only(name))
 
 
