@@ -242,6 +242,24 @@ def test_wrappers_learn_as_plain_tensors_do(name):
         assert plain is None or tangrad.allclose(plain, wrapped, atol=1e-5)
 
 
+def test_results_of_what_is_recorded_as_one_may_be_written():
+    nn = tangrad.nn
+    layers = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.ReLU(True)
+    )
+    x, gradients = numbers(tangrad, 2, 3, 8, 8), []
+    for looks in (False, True):
+        layers.zero_grad()
+        if looks:
+            with noting(tangrad, []):
+                layers(x).square().sum().backward()
+        else:
+            layers(x).square().sum().backward()
+        gradients.append([p.grad.clone() for p in layers.parameters()])
+    for plain, seen in zip(*gradients, strict=True):
+        assert tangrad.allclose(plain, seen, atol=1e-4)
+
+
 def test_overloads_are_objects_of_their_own_and_equal_to_the_op():
     aten = tangrad.ops.aten
     assert aten.add.Tensor != aten.add.Scalar

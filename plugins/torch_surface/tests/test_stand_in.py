@@ -258,7 +258,7 @@ def test_an_inner_op_that_is_not_there_has_no_overloads(tmp_path):
         print(torch.ops.aten.no_such_op.default, torch.ops.aten.add.overloads())
         """,
     )
-    expected = "<OpOverloadPacket(op='aten.add')> None\nNone ['Scalar', 'Tensor']\n"
+    expected = "aten.add None\nNone ['Scalar', 'Tensor']\n"
     assert outcome.stdout == expected, outcome.stderr
 
 

@@ -163,7 +163,7 @@ def _batch_norm(args: Any, results: Any, grads: Any, wanted: Any) -> dict[int, A
     input, weight, _, mean, var, training, _, eps = args
     mask = [bool(asked) for asked in wanted[:3]]
     found = call(
-        "native_batch_norm_backward", grads[0], input, weight, mean, var, *results[1:], training,
+        "native_batch_norm_backward", grads[0], input, weight, mean, var, *results, training,
         eps, mask,
     )  # fmt: skip
     return dict(enumerate(found))
@@ -179,7 +179,7 @@ def _embedding(args: Any, results: Any, grads: Any, wanted: Any) -> dict[int, An
 @_rule("nll_loss_forward", "nll_loss2d_forward")
 def _nll_loss(args: Any, results: Any, grads: Any, wanted: Any) -> dict[int, Any]:
     name = "nll_loss2d_backward" if args[0].ndim == 4 else "nll_loss_backward"
-    return {0: call(name, grads[0], *args, results[1])}
+    return {0: call(name, grads[0], *args, results[0])}
 
 
 @_rule("mse_loss")
@@ -196,4 +196,4 @@ def _mse_loss(args: Any, results: Any, grads: Any, wanted: Any) -> dict[int, Any
 def _max_pool2d(args: Any, results: Any, grads: Any, wanted: Any) -> dict[int, Any]:
     usual = (None, None, [], [0, 0], [1, 1], False)
     window = [*args[1:], *usual[len(args) :]]
-    return {0: call("max_pool2d_with_indices_backward", grads[0], args[0], *window, results[1])}
+    return {0: call("max_pool2d_with_indices_backward", grads[0], args[0], *window, results[0])}

@@ -191,6 +191,9 @@ class Packet:
         # By name: there is one packet of each, so copies are itself.
         return self.__name__
 
+    def __str__(self) -> str:
+        return f"aten.{self.__name__}"
+
     def __repr__(self) -> str:
         return f"<OpOverloadPacket(op='aten.{self.__name__}')>"
 

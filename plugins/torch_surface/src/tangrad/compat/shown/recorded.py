@@ -10,8 +10,8 @@ import tangrad
 from tangrad.plugin import current
 from tangrad.utils import _pytree
 
-# {name: (arguments, results, their gradients, which arguments want one) -> gradients of the
-# arguments}, for calls whose derivative PyTorch shows as one op, too.
+# {name: (arguments, results but the first, their gradients, which arguments want one) -> gradients
+# of the arguments}, for calls whose derivative PyTorch shows as one op, too.
 RULES: dict[str, Callable[..., Any]] = {}
 
 
@@ -76,7 +76,7 @@ class _Recorded(tangrad.autograd.Function):
         tensors = [x if isinstance(x, tangrad.Tensor) else None for x in leaves]
         ctx.others = [None if t is not None else x for t, x in zip(tensors, leaves, strict=True)]
         ctx.count = len(leaves)
-        kept = results if name in RULES else []
+        kept = results[1:] if name in RULES else []  # the first may be written
         ctx.save_for_backward(*tensors, *kept)
         fixed = [r for r in results if r is not None and not r.is_floating_point()]
         ctx.mark_non_differentiable(*(r for r in fixed if not r.is_complex()))
