@@ -63,6 +63,14 @@ def test_an_overload_of_its_own_is_one_object_in_copies_too():
     assert repr(packet.stable) == "<OpOverload(op='aten.sort', overload='stable')>"
 
 
+def test_an_overload_is_found_by_its_module_and_name():
+    overload = tangrad.ops.aten.add.Tensor  # graphs print targets so
+    found = tangrad
+    for part in f"{overload.__module__}.{overload.__qualname__}".split(".")[1:]:
+        found = getattr(found, part)
+    assert found is overload
+
+
 def test_packets_of_names_of_builtins_are_not_taken_for_these():
     for name in ("any", "all", "slice", "sum", "max", "min", "abs", "round"):
         assert getattr(tangrad.ops.aten, name)

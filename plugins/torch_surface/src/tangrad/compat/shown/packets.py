@@ -67,6 +67,7 @@ class Overload:
     ) -> None:
         self.overloadpacket, self._overloadname, self._op = packet, name, op
         self.__name__ = self.__qualname__ = f"{packet.__name__}.{name}"
+        self.__module__ = "tangrad.ops.aten"  # where graphs name it
         self._function = function or FORMS.get(packet.__name__, op)
         self.offers = offers
         self.namespace, self._opname = "aten", packet.__name__
