@@ -99,6 +99,36 @@ def test_special_functions_to_a_few_ulp(name, numbers, budget):
     assert worst <= budget
 
 
+@pytest.mark.parametrize("order", [1, 2, 3, 10, 50, 100, 170])
+def test_polygamma_to_a_few_ulp_beside_poles_and_of_high_orders(order):
+    near = 10.0 ** np.linspace(-12, -1, 12)
+    above = np.concatenate([spread((0, 3), (3, 400)), near, 1 + near, [1e3, 1e5]])
+    below = -np.concatenate([spread((0, 12)), near, 1 - near, 5 + near, [1e3 + 0.3]])
+    numbers = np.concatenate([above, below])[:: 1 + order // 10]
+    mpmath.mp.prec = 120 + 2 * order
+    with np.errstate(all="ignore"):
+        actual = special.polygamma(float(order), numbers)
+    for x, value in zip(numbers, actual, strict=True):
+        point = mpmath.mpf(float(x))
+        exact = mpmath.psi(order, point)
+        if not 1e-307 < abs(exact) < 1e308:  # beyond what numbers can tell
+            assert abs(value) < 1e-306 or np.isinf(value)
+            continue
+        # Orders that are even have zeros below 0, where digits of x are lost.
+        lost = abs(point * mpmath.psi(order + 1, point) / exact) if x < 0 and order % 2 == 0 else 0
+        assert ulps(value, exact) <= 5 * (1 + lost), x
+
+
+def test_polygamma_of_orders_beyond_the_largest_factorial():
+    for order, x in [(171, 2.5), (171, 1e3), (300, 83.7), (1000, 370.0), (10**9, 1e300)]:
+        mpmath.mp.prec = 200
+        leading = mpmath.factorial(order) if order < 2000 else mpmath.mpf(0)
+        exact = (-1) ** (order + 1) * leading * mpmath.zeta(min(order, 2000) + 1, x)
+        with np.errstate(all="ignore"):
+            found = special.polygamma(float(order), np.array(x))
+        assert found == pytest.approx(float(exact), rel=1e-11)
+
+
 @pytest.mark.parametrize(
     ("name", "numbers", "expected"),
     [

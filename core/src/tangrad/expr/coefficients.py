@@ -125,6 +125,9 @@ DIGAMMA_TAIL = (
     -26.456212121212122,
 )
 
+# Trigamma's, its derivative: B(2k) of odd powers of 1/x.
+TRIGAMMA_TAIL = tuple(2 * k * term for k, term in enumerate(DIGAMMA_TAIL, 1))
+
 # Euler and Maclaurin's correction of the zeta function's tail: B(2k) / (2k)!.
 ZETA_TAIL = (
     0.08333333333333333,

@@ -7,6 +7,7 @@ the reflection formulas, the error is absolute near the functions' zeros.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -17,13 +18,14 @@ from tangrad.expr.coefficients import (
     DIGAMMA_TAIL,
     LGAMMA_AT_2,
     STIRLING,
+    TRIGAMMA_TAIL,
     ZETA_TAIL,
 )
 from tangrad.expr.gaussian import chebyshev, polynomial
 
 Array = np.ndarray
 
-_FACTORIALS = np.array([float(math.factorial(n)) for n in range(171)] + [math.inf])
+_FACTORIALS = np.array([float(math.factorial(n)) for n in range(171)])
 
 
 def lgamma(a: Array) -> Array:
@@ -106,16 +108,56 @@ def polygamma(n: Array | float, a: Array) -> Array:
     """Return the (n+1)-th derivative of lgamma; nan if n is not an integer of at least 0."""
     a = np.asarray(a)
     order, x = np.broadcast_arrays(np.asarray(n, np.float64), a.astype(np.float64))
-    valid = (order >= 0) & (order == np.floor(order))
+    valid = (order >= 0) & (order == np.floor(order)) & ~np.isnan(x)
     order = np.where(valid, order, 1)
-    factorial = _FACTORIALS[np.minimum(order, 171).astype(np.int64)]
     sign = np.where(order % 2 == 0, -1.0, 1.0)
-    result = sign * factorial * _zeta(np.maximum(order, 1) + 1, x)
-    # zeta's sum converges slowly for negative numbers: trigamma has a reflection formula.
-    reflected = (math.pi / _sinpi(x)) ** 2 - _zeta(np.full_like(x, 2.0), 1 - np.minimum(x, 0))
-    result = np.where((order == 1) & (x < 0), reflected, result)
-    result = np.where(order == 0, digamma(x), result)
+    whole = (x <= 0) & (x == np.floor(x))
+    below = (x < 0) & ~whole
+    # The terms below 0 are those from r to -x: a difference of two sums.
+    start = np.where(below, x - np.floor(x), np.where(whole, 1, x))
+    result = _polygamma_above(order, start)
+    if np.any(below & (order > 1)):
+        r = np.where(below, -x - (np.ceil(-x) - 1), 1)
+        other = sign * _polygamma_above(order, r)
+        # In this order, because the first two may nearly cancel.
+        full = (result + other) - sign * _polygamma_above(order, np.where(below, 1 - x, 2))
+        endless = np.isinf(result) | np.isinf(other)
+        full = np.where(endless, np.where(start <= 0.5, result, other), full)
+        result = np.where(below, full, result)
+    result = sign * np.where(whole, np.inf, result)
+    if np.any((order == 1) & (x < 0)):
+        above = _polygamma_above(np.ones_like(x), 1 - np.minimum(x, 0))
+        result = np.where((order == 1) & (x < 0), (math.pi / _sinpi(x)) ** 2 - above, result)
+    if np.any(order == 0):
+        result = np.where(order == 0, digamma(x), result)
     return np.where(valid, result, np.nan).astype(a.dtype)
+
+
+def _polygamma_above(order: Array, x: Array) -> Array:
+    """Return n! zeta(n + 1, x) of positive x."""
+    if np.all(order == 1):
+        return _trigamma_above(x)
+    # Neither the power nor its product with the factorial may leave the range before the other.
+    large, half = order > 170, np.floor(order / 2)
+    unit = np.where(large, x, np.ldexp(1.0, np.maximum(np.frexp(x)[1] - 1, 0)))
+    sums = _zeta_above(np.maximum(order, 1) + 1, x, unit)
+    factor = _FACTORIALS[np.minimum(order, 170).astype(np.int64)] * unit**-half
+    result = factor * sums * unit ** (half - order - 1)
+    if np.any(large):
+        n = np.where(large, order, 171.0)
+        result = np.where(large, np.exp(lgamma(n + 1) - (n + 1) * np.log(x)) * sums, result)
+    return np.where(np.isposinf(x), 0, np.where(order == 1, _trigamma_above(x), result))
+
+
+def _trigamma_above(q: Array) -> Array:
+    """Return the sum of (q + k) ** -2 over k >= 0 by recurrence to its asymptotic series."""
+    count = np.clip(np.ceil(10 - q), 0, 10)
+    x = q + count
+    square = 1 / (x * x)
+    total = 1 / x + square * (0.5 + polynomial(TRIGAMMA_TAIL, square) / x)
+    for k in range(9, -1, -1):
+        total = total + np.where(k < count, 1 / ((q + k) * (q + k)), 0)
+    return total
 
 
 def zeta(s: Array, q: Array) -> Array:
@@ -144,31 +186,35 @@ def _zeta(s: Array, q: Array) -> Array:
     return np.where(pole, np.inf, result)
 
 
-def _zeta_above(s: Array, q: Array) -> Array:
-    """Sum terms until the rest, by Euler and Maclaurin's formula, converges quickly."""
-    far = 10 + np.minimum(s, 100)
-    x, power, total = q, q**-s, np.zeros_like(q)
-    for k in range(1, _MAX_TERMS):
-        more = np.isfinite(x) if k <= 10 else x < far
+def _zeta_above(s: Array, q: Array, unit: Array | float = 1.0) -> Array:
+    """Sum terms until the rest, by Euler and Maclaurin's formula, converges quickly.
+
+    The terms are powers of (q + k) / unit; exact units are powers of two.
+    """
+    x, power, total, lost = q, (q / unit) ** -s, np.zeros_like(q), np.zeros_like(q)
+    whole = np.zeros(q.shape, bool)
+    for k in itertools.count(1):
+        more = (q > 0) & (x < 10 + s) & ~whole
         if not np.any(more):
             break
-        total = total + np.where(more, power, 0)
+        before, total = total, total + np.where(more, power, 0)
+        lost = lost + np.where(more, power - (total - before), 0)
+        # The rest is less than 12 times its first term.
+        whole = whole | (more & (((s >= 2) & (power <= 1e-18 * total)) | np.isinf(total)))
+        more = more & ~whole
         x = np.where(more, q + k, x)
         # What rounding q + k lost is s times larger in the power.
-        power = np.where(more, x**-s * (1 - s * (q - (x - k)) / x), power)
+        power = np.where(more, (x / unit) ** -s * (1 - s * (q - (x - k)) / x), power)
     # Of a huge number the power underflows before the tail does.
-    tail = np.where(power < 1e-300, x ** (1 - s), x * power) / (s - 1) + power / 2
+    tail = np.where(power < 1e-300, unit * (x / unit) ** (1 - s), x * power) / (s - 1) + power / 2
     factor = s * power / x
     for k, coefficient in enumerate(ZETA_TAIL):
         tail = tail + coefficient * factor
         factor = factor * (s + (2 * k + 1)) / x * (s + (2 * k + 2)) / x
-    result = np.where(np.isinf(total), total, total + tail)
+    rest = np.where(whole, lost, lost + tail)
+    result = np.where(np.isinf(total), total, total + rest)
     result = np.where(s == 1, np.inf, np.where(np.isposinf(q), 0.0, result))
     # Only the first term does not vanish for an infinite s, and that where q is at most 1.
     first = np.where(q < 1, np.inf, np.where(q == 1, 1.0, 0.0))
     result = np.where(np.isposinf(s) & (q > 0), first, result)
     return np.where((s < 1) | (q < 0) | np.isnan(s + q), np.nan, result)
-
-
-# More than any x needs to come from 0 to `far`.
-_MAX_TERMS = 112
