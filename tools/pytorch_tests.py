@@ -1,6 +1,6 @@
 """Run PyTorch's own tests on PyTorch and on tangrad standing in for it, and compare.
 
-    python tools/pytorch_tests.py --source FOLDER                     # 27 files, a sample of each
+    python tools/pytorch_tests.py --source FOLDER                     # 45 files, a sample of each
     python tools/pytorch_tests.py --source FOLDER --group script      # those of the script language
     python tools/pytorch_tests.py --source FOLDER --file test_nn.py --sample 0 --only lstm
     python tools/pytorch_tests.py --source FOLDER --report --page     # from what ran before
@@ -45,6 +45,11 @@ functorch/test_eager_transforms functorch/test_vmap
 nn/test_convolution nn/test_dropout nn/test_embedding nn/test_init nn/test_lazy_modules
 nn/test_load_state_dict nn/test_module_hooks nn/test_multihead_attention nn/test_packed_sequence
 nn/test_parametrization nn/test_pooling
+autograd/test_complex autograd/test_functional
+distributions/test_distributions
+optim/test_lrscheduler optim/test_swa_utils
+test_binary_ufuncs test_complex test_dataloader test_dlpack test_foreach test_fx test_linalg
+test_modules test_ops test_sparse test_spectral_ops test_stateless test_unary_ufuncs
 """
 _SCRIPT = """
 alias_analysis async aten_pow attr autodiff autodiff_subgraph_slicing await backend_nnapi

@@ -80,3 +80,56 @@ def test_dtypes_that_do_not_fit_are_named_as_programs_match_them() -> None:
         short = lib.empty(3, dtype=lib.int16)
         with pytest.raises(RuntimeError, match="expected scalar_type Float but found Short"):
             lib.cummax(x, 0, out=(short, lib.empty(3, dtype=lib.int64)))
+
+
+FACTORIES = {
+    **DRAWS,
+    "zeros": lambda F, out, **given: F.zeros(3, out=out, **given),
+    "ones": lambda F, out, **given: F.ones(3, out=out, **given),
+    "empty": lambda F, out, **given: F.empty(3, out=out, **given),
+    "full": lambda F, out, **given: F.full((3,), 2.0, out=out, **given),
+    "eye": lambda F, out, **given: F.eye(3, out=out, **given),
+    "rand": lambda F, out, **given: F.rand(3, out=out, **given),
+    "randn": lambda F, out, **given: F.randn(3, out=out, **given),
+    "randint": lambda F, out, **given: F.randint(5, (3,), out=out, **given),
+    "randint between": lambda F, out, **given: F.randint(2, 5, (3,), out=out, **given),
+    "randperm": lambda F, out, **given: F.randperm(3, out=out, **given),
+}
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_a_layout_that_out_does_not_have_is_refused(name):
+    for F in (torch, tangrad):
+        out = F.full((3, 3) if name == "eye" else (3,), 7.0)
+        with pytest.raises(RuntimeError, match="layout"):
+            FACTORIES[name](F, out, layout=F.sparse_coo)
+        assert out.eq(7).all()
+        assert FACTORIES[name](F, out, layout=F.strided).layout is F.strided
+
+
+@pytest.mark.parametrize("name", ["rand", "randn", "randint", "randperm", "normal"])
+def test_draws_do_not_ignore_a_layout(name):
+    arguments = {"randint": (5, (3,)), "randperm": (3,), "normal": (0.0, 1.0, (3,))}
+    for F in (torch, tangrad):
+        with pytest.raises(RuntimeError):
+            getattr(F, name)(*arguments.get(name, (3,)), layout=F.sparse_coo)
+
+
+def test_integers_of_complex_dtypes_are_refused():
+    for F in (torch, tangrad):
+        with pytest.raises(RuntimeError):
+            F.randint(6, (2,), dtype=F.complex64)
+        with pytest.raises(RuntimeError):
+            F.randint(2, 6, (2,), out=F.zeros(2, dtype=F.complex128))
+        with pytest.raises(RuntimeError):
+            F.randint_like(F.zeros(2, dtype=F.complex64), 6)
+        with pytest.raises(RuntimeError):
+            F.zeros(2, dtype=F.complex64).random_()
+
+
+@pytest.mark.parametrize("index", [[], [0, 0]])
+def test_index_select_takes_one_index_of_a_number(index):
+    for F in (torch, tangrad):
+        with pytest.raises(RuntimeError, match="can have only 1 value"):
+            F.index_select(F.tensor(1.0), 0, F.tensor(index, dtype=F.int64))
+        assert F.index_select(F.tensor(1.0), 0, F.tensor([0])).item() == 1

@@ -173,6 +173,8 @@ def test_dlpack_names_the_device():
 def test_dlpack_on_the_cpu_has_no_streams():
     with pytest.raises(AssertionError, match="stream"):
         exchange.dlpack(torch.ones(1), stream=3)
+    with pytest.raises(TypeError, match="stream must be an int or None, got object"):
+        exchange.dlpack(torch.ones(1), stream=object())
 
 
 def test_a_device_package_states_how_its_memory_is_exchanged(monkeypatch):

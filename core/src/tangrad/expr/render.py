@@ -403,7 +403,10 @@ def _value(
 ) -> str:
     args = [f"{prefix}{arg}" for arg in step.args]
     if step.op == "load":
-        return render_conversion(names[str(step.value)], storage[str(step.value)], step.type)
+        name, stored = names[str(step.value)], storage[str(step.value)]
+        # Memory that is viewed as bool may hold other bytes than 0 and 1.
+        text = f"({name} != 0)" if stored == "bool" else name
+        return render_conversion(text, stored, step.type)
     if step.op == "param":
         return f"p_{step.value}"
     if step.op == "literal":

@@ -73,7 +73,7 @@ static inline uint16_t tg_float_to_bfloat(float f)
 
 /* Every source type as (real part, imaginary part); integers keep 64 bits. */
 #define TG_TYPES(X, A) \
-    X(A, b, uint8_t, v) X(A, u8, uint8_t, v) X(A, u16, uint16_t, v) X(A, u32, uint32_t, v) X(A, u64, uint64_t, v) \
+    X(A, b, uint8_t, v != 0) X(A, u8, uint8_t, v) X(A, u16, uint16_t, v) X(A, u32, uint32_t, v) X(A, u64, uint64_t, v) \
     X(A, i8, int8_t, v) X(A, i16, int16_t, v) X(A, i32, int32_t, v) X(A, i64, int64_t, v) \
     X(A, f32, float, v) X(A, f64, double, v) X(A, f16, uint16_t, tg_half_to_float(v)) \
     X(A, bf16, uint16_t, tg_bfloat_to_float(v))

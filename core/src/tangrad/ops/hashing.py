@@ -40,7 +40,7 @@ def _as_bits(self: Any) -> Any:
 
 
 @composite(
-    "hash_tensor(Tensor self, dim[] dim=[], *, bool keepdim=False, int mode=0) -> Tensor",
+    "hash_tensor(Tensor self, dim[]? dim=[], *, bool keepdim=False, int mode=0) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes="bool integral floating",
@@ -48,6 +48,7 @@ def _as_bits(self: Any) -> Any:
         s(s.tensor(3, 4)),
         s(s.tensor(2, 3, 4, strided=True), (0, -1)),
         s(s.tensor(3, 4), -1, keepdim=True),
+        s(s.tensor(3, 4), None),
         s(s.tensor()),
     ],
     errors=lambda s: [
@@ -74,7 +75,7 @@ def hash_tensor(self: Any, dim: Any, keepdim: bool, mode: int) -> Any:
         raise RuntimeError(f"Unknown hash_tensor mode: {mode}; 0, exclusive or, is the only one")
     if self.dtype.is_complex:
         raise NotImplementedError(f"hash_tensor is not implemented for {self.dtype}")
-    dims = [dim] if isinstance(dim, int) else list(dim)
+    dims = [dim] if isinstance(dim, int) else list(dim or ())
     if not dims and self.numel() == 0:
         raise RuntimeError(
             "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify "

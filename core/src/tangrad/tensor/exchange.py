@@ -440,7 +440,10 @@ def dlpack(
         BufferError: the tensor requires grad, is a conjugate or negative view, or is where
             the consumer cannot read it.
         AssertionError: a stream is given for the CPU.
+        TypeError: the stream is no number.
     """
+    if stream is not None and not isinstance(stream, int):
+        raise TypeError(f"__dlpack__: stream must be an int or None, got {type(stream).__name__}")
     place = dlpack_device(x)
     if x.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")

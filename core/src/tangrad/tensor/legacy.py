@@ -24,10 +24,7 @@ def construct(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if "data" in kwargs:
         args = (kwargs.pop("data"), *args)
     if device is not None and args and isinstance(args[0], _C.Tensor):
-        raise RuntimeError(
-            f"Legacy tensor constructor of the form {cls.__name__}(tensor, device=device) is not "
-            "supported; use tensor.to(device)"
-        )
+        raise _of_tensor_and_device(cls.__name__)
     if kwargs:
         raise TypeError(
             f"{cls.__name__}() got unexpected keyword arguments {sorted(kwargs)}; use "
@@ -40,9 +37,18 @@ def construct(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def new(self: Any, *args: Any, device: Any = None, size: Any = None) -> Any:
     """Build a tensor as `FloatTensor(...)` does, of this dtype, class and device."""
     args = args if size is None else tuple(size)
+    if device is not None and args and isinstance(args[0], _C.Tensor):
+        raise _of_tensor_and_device("new")
     made = _plain(args, self.device if device is None else device, self.dtype)
     cls = type(self)
     return made if cls in (_C.Tensor, _C.Parameter) else _C.as_class(made, cls)
+
+
+def _of_tensor_and_device(name: str) -> RuntimeError:
+    return RuntimeError(
+        f"Legacy tensor constructor of the form {name}(tensor, device=device) is not supported; "
+        "use tensor.to(device)"
+    )
 
 
 def _plain(args: tuple[Any, ...], device: Any, dtype: Any = None) -> Any:
@@ -109,6 +115,8 @@ class _TensorType(type):
         )
 
     def __call__(cls, *args: Any, device: Any = None) -> Any:
+        if device is not None and args and isinstance(args[0], _C.Tensor):
+            raise _of_tensor_and_device(cls.__name__)
         if device is None and cls.place != "cpu":
             device = cls.place
         return _plain(args, device, cls.dtype)

@@ -48,6 +48,17 @@ typedef void (*converter)(void *, const void *, int64_t);
     PLAIN(f4, S, float, stype, x)                   \
     PLAIN(f8, S, double, stype, x)
 
+/* Memory that is viewed as bool may hold other bytes than 0 and 1. */
+#define FROM_BOOL(S, stype)                     \
+    PLAIN(b, S, uint8_t, stype, x != 0)         \
+    PLAIN(w1, S, uint8_t, stype, x != 0)        \
+    PLAIN(w2, S, uint16_t, stype, x != 0)       \
+    PLAIN(w4, S, uint32_t, stype, x != 0)       \
+    PLAIN(w8, S, uint64_t, stype, x != 0)       \
+    PLAIN(f4, S, float, stype, x != 0)          \
+    PLAIN(f8, S, double, stype, x != 0)
+
+FROM_BOOL(truth, uint8_t)
 FROM_INTEGER(uint8, uint8_t)
 FROM_INTEGER(int8, int8_t)
 FROM_INTEGER(uint16, uint16_t)
@@ -87,7 +98,7 @@ static void float16_from_f4(void *restrict to, const void *restrict from, int64_
 
 /* [source][destination]; what is absent goes through a block. */
 static const converter direct[TGC_DTYPES][TGC_DTYPES] = {
-    [TGC_BOOL] = {INTEGERS(uint8, w4, w8)},
+    [TGC_BOOL] = {INTEGERS(truth, w4, w8)},
     [TGC_UINT8] = {INTEGERS(uint8, w4, w8)},
     [TGC_INT8] = {INTEGERS(int8, w4, w8)},
     [TGC_UINT16] = {INTEGERS(uint16, w4, w8)},

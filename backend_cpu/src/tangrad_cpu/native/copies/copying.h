@@ -18,11 +18,11 @@
 /* Whether a copy between two dtypes moves bits only. */
 static inline int tgc_same_bits(int to, int from)
 {
-    /* bool to uint8 moves bits, uint8 to bool does not; integers of one width share theirs. */
-    static const int8_t width[TGC_DTYPES] = {[TGC_BOOL] = 1,   [TGC_UINT8] = 1,  [TGC_INT8] = 1,
-                                             [TGC_UINT16] = 2, [TGC_INT16] = 2,  [TGC_UINT32] = 4,
-                                             [TGC_INT32] = 4,  [TGC_UINT64] = 8, [TGC_INT64] = 8};
-    return to == from || (to != TGC_BOOL && width[to] != 0 && width[to] == width[from]);
+    /* Integers of one width share their bits; all bytes but 0 are true. */
+    static const int8_t width[TGC_DTYPES] = {[TGC_UINT8] = 1,  [TGC_INT8] = 1,   [TGC_UINT16] = 2,
+                                             [TGC_INT16] = 2,  [TGC_UINT32] = 4, [TGC_INT32] = 4,
+                                             [TGC_UINT64] = 8, [TGC_INT64] = 8};
+    return to == from || (width[to] != 0 && width[to] == width[from]);
 }
 
 /* Convert n packed elements, with the values that the core's host_copy.h gives. The memories do

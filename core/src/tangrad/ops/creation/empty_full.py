@@ -53,12 +53,14 @@ def _uninitialised(x: Any, requires_grad: bool = False) -> Any:
 # Uninitialised ---------------------------------------------------------------------------------
 
 
-def written(out: Any, size: Ints, dtype: Any, device: Any) -> Any:
+def written(out: Any, size: Ints, dtype: Any, device: Any, layout: Any = None) -> Any:
     """Give the tensor of out= in the size asked for.
 
     Raises:
-        RuntimeError: it has another dtype or device than the one asked for.
+        RuntimeError: it has another dtype, device or layout than the one asked for.
     """
+    if layout is not None and layout is not out.layout:
+        raise RuntimeError(f"layout {layout} does not match layout of out parameter ({out.layout})")
     if dtype is not None and dtype != out.dtype:
         raise RuntimeError(f"dtype {dtype} does not match dtype of out parameter ({out.dtype})")
     if device is not None and device.type != out.device.type:
@@ -142,12 +144,12 @@ def empty(
         device: default: `get_default_device()`.
         memory_format: contiguous_format (default) or channels_last.
     """
-    if (made := _of_layout(layout, size, dtype, device, requires_grad)) is not None:
-        return made
     if out is not None:
-        resized = written(out, size, dtype, device)
+        resized = written(out, size, dtype, device, layout)
         resized = memory.fill_new(resized) if memory.fills_memory else resized
         return _C.requiring_grad(resized) if requires_grad else resized
+    if (made := _of_layout(layout, size, dtype, device, requires_grad)) is not None:
+        return made
     return _uninitialised(allocate(size, dtype, device, memory_format), requires_grad)
 
 
@@ -294,10 +296,10 @@ def zeros(
     out: Any,
 ) -> Any:
     """Make a tensor of zeros."""
+    if out is not None:
+        return written(out, size, dtype, device, layout).fill_(0)
     if (made := _of_layout(layout, size, dtype, device, requires_grad)) is not None:
         return made
-    if out is not None:
-        return written(out, size, dtype, device).fill_(0)
     return finished(allocate(size, dtype, device, None).fill_(0), requires_grad)
 
 

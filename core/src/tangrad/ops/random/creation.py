@@ -7,6 +7,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.dispatch.batching import refuse_same
+from tangrad.ops.creation.empty_full import require_strided
 from tangrad.ops.definition.define import composite, op, overload
 from tangrad.ops.random import sequential as random_sequential
 from tangrad.ops.random.uniform_normal import BOUNDS, EXACT_BITS, require_floating
@@ -19,6 +20,13 @@ def _finished(drawn: Any, requires_grad: bool, out: Any = None) -> Any:
     """Return drawn numbers; a tensor that was made for them is new, at version 0."""
     drawn = _C.requiring_grad(drawn) if requires_grad else drawn
     return _C.as_new(drawn) if out is None else drawn
+
+
+def _strided(layout: Any, out: Any = None) -> Any:
+    """Return a layout in which numbers are drawn: the strided one, or that of out=."""
+    if out is None:
+        require_strided(layout)
+    return layout
 
 
 @composite(
@@ -42,7 +50,7 @@ def rand(
     out: Any,
 ) -> Any:
     """Draw a tensor of numbers uniform on [0, 1)."""
-    drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
+    drawn = tangrad.empty(size, dtype=dtype, layout=_strided(layout, out), device=device, out=out)
     drawn = drawn.uniform_(generator=generator)
     return _finished(drawn, requires_grad, out)
 
@@ -67,7 +75,7 @@ def randn(
     out: Any,
 ) -> Any:
     """Draw a tensor of standard normal numbers."""
-    drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
+    drawn = tangrad.empty(size, dtype=dtype, layout=_strided(layout, out), device=device, out=out)
     drawn = drawn.normal_(generator=generator)
     return _finished(drawn, requires_grad, out)
 
@@ -97,7 +105,7 @@ def randint_between(
 ) -> Any:
     """Draw a tensor of integers uniform on [low, high)."""
     dtype = tangrad.int64 if dtype is None and out is None else dtype
-    drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
+    drawn = tangrad.empty(size, dtype=dtype, layout=_strided(layout, out), device=device, out=out)
     drawn = drawn.random_(low, high, generator=generator)
     return _finished(drawn, requires_grad, out)
 
@@ -130,6 +138,7 @@ def randint_below(
         size,
         generator=generator,
         dtype=dtype,
+        layout=layout,
         device=device,
         requires_grad=requires_grad,
         out=out,
@@ -188,7 +197,7 @@ def randperm(
         _check_permutation(n, dtype if out is None else out.dtype)
     elif dtype is None:
         dtype = tangrad.int64
-    empty = tangrad.empty((n,), dtype=dtype, device=device, out=out)
+    empty = tangrad.empty((n,), dtype=dtype, layout=_strided(layout, out), device=device, out=out)
     drawn = _permutation_of(empty, generator=generator)
     return _finished(drawn, requires_grad, out)
 
@@ -213,7 +222,13 @@ def rand_like(
     generator: Any,
 ) -> Any:
     """Draw numbers uniform on [0, 1) in the shape, dtype and device of a tensor."""
-    drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
+    drawn = tangrad.empty_like(
+        input,
+        dtype=dtype,
+        layout=_strided(layout),
+        device=device,
+        memory_format=memory_format,
+    )
     drawn = drawn.uniform_(generator=generator)
     return _finished(drawn, requires_grad)
 
@@ -238,7 +253,13 @@ def randn_like(
     generator: Any,
 ) -> Any:
     """Draw standard normal numbers in the shape, dtype and device of a tensor."""
-    drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
+    drawn = tangrad.empty_like(
+        input,
+        dtype=dtype,
+        layout=_strided(layout),
+        device=device,
+        memory_format=memory_format,
+    )
     drawn = drawn.normal_(generator=generator)
     return _finished(drawn, requires_grad)
 
@@ -272,7 +293,13 @@ def randint_like(
     if low is None and high is None:
         raise TypeError("randint_like() missing 1 required positional arguments: 'high'")
     low, high = (0, low) if high is None else (low or 0, high)
-    drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
+    drawn = tangrad.empty_like(
+        input,
+        dtype=dtype,
+        layout=_strided(layout),
+        device=device,
+        memory_format=memory_format,
+    )
     drawn = drawn.random_(low, high, generator=generator)
     return _finished(drawn, requires_grad)
 
@@ -314,7 +341,7 @@ def normal(
     if not tensors:
         if size is None:
             raise TypeError("normal() with two numbers needs a size")
-        drawn = tangrad.empty(size, dtype=dtype, device=device)
+        drawn = tangrad.empty(size, dtype=dtype, layout=_strided(layout), device=device)
         drawn = drawn.normal_(mean, std, generator=generator)
         return _finished(drawn, requires_grad)
     refuse_same("normal", *tensors)

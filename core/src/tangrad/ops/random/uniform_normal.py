@@ -220,6 +220,10 @@ BOUNDS = {
 
 def _check_random(self: Any, from_: int, to: int | None) -> None:
     refuse_overlap("random_", self)
+    if self.dtype.is_complex:
+        raise NotImplementedError(
+            f'"random_" not implemented for {self.dtype}: integers are drawn; give a real dtype'
+        )
     end = _random_end(self, to)
     if from_ >= end:
         raise RuntimeError(
