@@ -132,7 +132,8 @@ def __getattr__(name: str) -> Any:
     if name == "__all__":  # not kept: names are added
         return _exported()
     found = _find(name)
-    globals()[name] = found
+    if name != "Storage":  # which follows the default dtype
+        globals()[name] = found
     return found
 
 

@@ -66,6 +66,6 @@ def test_a_copy_into_elements_that_share_memory_is_refused(agree, size):
 def test_a_tensor_with_a_device_is_no_form_of_the_constructors():
     x = tangrad.tensor([1.0])
     for make in (tangrad.Tensor, tangrad.FloatTensor, x.new):
-        with pytest.raises(RuntimeError, match=r"tensor, device=device\) is not supported"):
+        with pytest.raises(RuntimeError, match=r"\(tensor, device=device\).* not supported"):
             make(x, device="cpu")
     assert x.new(x).tolist() == tangrad.FloatTensor(x).tolist() == [1]

@@ -1,5 +1,6 @@
 """Methods about a tensor's memory, compared with PyTorch's."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -155,10 +156,20 @@ def test_typed_storage_sees_the_elements(dtype):
 def test_typed_storage_converts_and_is_made_of_data():
     for t in (tangrad, torch):
         assert t.FloatStorage([1.0, 2.5]).int().tolist() == [1, 2]
-        assert len(t.LongStorage(3)) == 3
+        assert len(t.LongStorage(3)) == len(t.LongStorage(np.int16(3))) == 3
         assert t.FloatStorage([1.0]).dtype is t.float32
         assert t.ones(2).storage_type() is t.FloatStorage is t.Storage
         assert t.ones(2).storage().type().endswith(".FloatStorage")
+
+
+def test_storage_is_the_class_of_the_default_dtype():
+    for t in (tangrad, torch):
+        t.set_default_dtype(t.float64)
+        try:
+            assert t.Storage is t.DoubleStorage
+        finally:
+            t.set_default_dtype(t.float32)
+        assert t.Storage is t.FloatStorage
 
 
 def test_the_size_of_a_storage_counts_its_elements():

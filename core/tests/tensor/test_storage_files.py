@@ -35,6 +35,14 @@ def test_what_is_written_to_a_shared_one_is_written_to_the_file(framework: Any, 
 
 
 @pytest.mark.parametrize("framework", [tangrad, torch], ids=["tangrad", "torch"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_tensor_of_a_shared_file_tells_its_name(framework: Any, path: str, shared: bool) -> None:
+    t = framework.from_file(path, shared=shared, size=4, dtype=framework.int32)
+    assert t.untyped_storage().filename == (path if shared else None)
+    assert t[1:].untyped_storage().filename == (path if shared else None)
+
+
+@pytest.mark.parametrize("framework", [tangrad, torch], ids=["tangrad", "torch"])
 def test_a_part_of_a_storage_shares_its_memory(framework: Any, path: str) -> None:
     storage = framework.UntypedStorage.from_file(path, False, 16)
     part = storage[4:8]

@@ -86,6 +86,11 @@ def test_layouts_are_converted(source, target):
         both(program)
 
 
+@pytest.mark.parametrize("name", ["sparse_bsr", "sparse_bsc"])
+def test_one_number_is_the_size_of_square_blocks(name):
+    both(lambda f: [getattr(f.ones(4, 6), f"to_{name}")(2)])
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_tensor_of_the_layout_stays_itself(name):
     x = made(tangrad, name)
@@ -280,7 +285,7 @@ def test_places_of_a_file_that_lie_outside_are_refused(name):
             "sparse_compressed_tensor expected sparse compressed tensor layout",
         ),
         (lambda: dense(tangrad).to_sparse_bsr((3, 2)), "to_sparse_bsr: blocksize must"),
-        (lambda: dense(tangrad).to_sparse_bsc(2), "to_sparse_bsc: blocksize must"),
+        (lambda: dense(tangrad).to_sparse_bsc(5), "to_sparse_bsc: blocksize must"),
         (lambda: dense(tangrad)[0].to_sparse_csc(), "to_sparse_csc: expected a matrix"),
         (lambda: dense(tangrad).to_sparse_csc(3), "to_sparse_csc: expected a matrix"),
         (lambda: tangrad.zeros(0, 2, 3).to_sparse_csc(), "to_sparse_csc: no matrices"),

@@ -256,9 +256,14 @@ def test_an_inner_op_that_is_not_there_has_no_overloads(tmp_path):
         print(torch.ops.aten.add, torch.ops.aten.no_such_op.default)
         import tangrad.library.operator  # imports the namespace in passing
         print(torch.ops.aten.no_such_op.default, torch.ops.aten.add.overloads())
+        try:
+            torch.ops.aten.no_such_op(torch.ones(1))
+        except AttributeError as error:
+            print(str(error).partition(";")[0])
         """,
     )
     expected = "aten.add None\nNone ['Scalar', 'Tensor']\n"
+    expected += "torch.ops.aten has no attribute 'no_such_op': tangrad defines no op of this name\n"
     assert outcome.stdout == expected, outcome.stderr
 
 

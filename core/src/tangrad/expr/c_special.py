@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from tangrad.expr.coefficients import (
-    DIGAMMA,
-    DIGAMMA_ROOT,
-    DIGAMMA_TAIL,
-    TRIGAMMA_TAIL,
-    ZETA_TAIL,
-)
+from tangrad.expr.coefficients import DIGAMMA, DIGAMMA_ROOT, DIGAMMA_TAIL, TRIGAMMA_TAIL, ZETA_TAIL
 
 _PI, _TWO_OVER_ROOT_PI = "3.14159265358979323846", "1.12837916709551257390"
 

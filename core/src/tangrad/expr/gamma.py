@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -111,26 +112,29 @@ def polygamma(n: Array | float, a: Array) -> Array:
     valid = (order >= 0) & (order == np.floor(order)) & ~np.isnan(x)
     order = np.where(valid, order, 1)
     sign = np.where(order % 2 == 0, -1.0, 1.0)
-    whole = (x <= 0) & (x == np.floor(x))
-    below = (x < 0) & ~whole
-    # The terms below 0 are those from r to -x: a difference of two sums.
-    start = np.where(below, x - np.floor(x), np.where(whole, 1, x))
-    result = _polygamma_above(order, start)
-    if np.any(below & (order > 1)):
-        r = np.where(below, -x - (np.ceil(-x) - 1), 1)
-        other = sign * _polygamma_above(order, r)
-        # In this order, because the first two may nearly cancel.
-        full = (result + other) - sign * _polygamma_above(order, np.where(below, 1 - x, 2))
-        endless = np.isinf(result) | np.isinf(other)
-        full = np.where(endless, np.where(start <= 0.5, result, other), full)
-        result = np.where(below, full, result)
-    result = sign * np.where(whole, np.inf, result)
+    result = sign * _around_zero(lambda q: _polygamma_above(order, q), sign, x)
     if np.any((order == 1) & (x < 0)):
-        above = _polygamma_above(np.ones_like(x), 1 - np.minimum(x, 0))
+        above = _trigamma_above(1 - np.minimum(x, 0))
         result = np.where((order == 1) & (x < 0), (math.pi / _sinpi(x)) ** 2 - above, result)
     if np.any(order == 0):
         result = np.where(order == 0, digamma(x), result)
     return np.where(valid, result, np.nan).astype(a.dtype)
+
+
+def _around_zero(above: Callable[[Array], Array], sign: Array, q: Array) -> Array:
+    """Sum the terms above 0 and those below, which are a difference of two sums."""
+    whole = (q <= 0) & (q == np.floor(q))
+    below = (q < 0) & ~whole
+    start = np.where(below, q - np.floor(q), np.where(whole, 1, q))
+    result = above(start)
+    if np.any(below):
+        other = sign * above(np.where(below, -q - (np.ceil(-q) - 1), 1))
+        # In this order, because the first two may nearly cancel.
+        full = (result + other) - sign * above(np.where(below, 1 - q, 2))
+        endless = np.isinf(result) | np.isinf(other)
+        full = np.where(endless, np.where(start <= 0.5, result, other), full)
+        result = np.where(below, full, result)
+    return np.where(whole, np.inf, result)
 
 
 def _polygamma_above(order: Array, x: Array) -> Array:
@@ -172,18 +176,10 @@ def zeta(s: Array, q: Array) -> Array:
 
 def _zeta(s: Array, q: Array) -> Array:
     """Return the sum of the terms above 0 and, for an integer s, of those below."""
-    below = (q < 0) & (s == np.floor(s)) & np.isfinite(s)
-    result = _zeta_above(s, np.where(below, q - np.floor(q), q))
-    if np.any(below):
-        # The terms below 0 are those from r to -q: a difference of two sums.
-        r = -q - (np.ceil(-q) - 1)
-        sign = np.where(s % 2 == 0, 1.0, -1.0)
-        # In this order, because the first two may nearly cancel.
-        full = result + sign * _zeta_above(s, np.where(below, r, 1))
-        full = full - sign * _zeta_above(s, np.where(below, 1 - q, 2))
-        result = np.where(below & np.isfinite(result), full, result)
-    pole = (q <= 0) & (q == np.floor(q)) & (s >= 1)
-    return np.where(pole, np.inf, result)
+    sign = np.where(s % 2 == 0, 1.0, -1.0)
+    result = _around_zero(lambda q: _zeta_above(s, q), sign, q)
+    undefined = (q < 0) & (q != np.floor(q)) & ((s != np.floor(s)) | np.isinf(s))
+    return np.where((s < 1) | np.isnan(s + q) | undefined, np.nan, result)
 
 
 def _zeta_above(s: Array, q: Array, unit: Array | float = 1.0) -> Array:
@@ -194,7 +190,7 @@ def _zeta_above(s: Array, q: Array, unit: Array | float = 1.0) -> Array:
     x, power, total, lost = q, (q / unit) ** -s, np.zeros_like(q), np.zeros_like(q)
     whole = np.zeros(q.shape, bool)
     for k in itertools.count(1):
-        more = (q > 0) & (x < 10 + s) & ~whole
+        more = (x < 10 + s) & ~whole
         if not np.any(more):
             break
         before, total = total, total + np.where(more, power, 0)
@@ -216,5 +212,4 @@ def _zeta_above(s: Array, q: Array, unit: Array | float = 1.0) -> Array:
     result = np.where(s == 1, np.inf, np.where(np.isposinf(q), 0.0, result))
     # Only the first term does not vanish for an infinite s, and that where q is at most 1.
     first = np.where(q < 1, np.inf, np.where(q == 1, 1.0, 0.0))
-    result = np.where(np.isposinf(s) & (q > 0), first, result)
-    return np.where((s < 1) | (q < 0) | np.isnan(s + q), np.nan, result)
+    return np.where(np.isposinf(s), first, result)

@@ -118,10 +118,6 @@ def asarray(
     shared = _shared(obj, dtype)
     if shared is None:
         if copy is False:
-            if hasattr(obj, "dtype") and hasattr(obj, "item"):
-                raise RuntimeError(
-                    "can't alias NumPy scalars. Either remove copy=False or make it an ndarray."
-                )
             raise ValueError("can't alias arbitrary sequence into a tensor.")
         made = _copied(obj, dtype, device)
     else:

@@ -205,6 +205,8 @@ def from_file(
     import mmap
     import os
 
+    from tangrad.tensor.storages import files
+
     dtype = _C.get_default_dtype() if dtype is None else dtype
     if pin_memory:
         raise RuntimeError("from_file: tensors constructed from a file cannot be pinned")
@@ -240,7 +242,10 @@ def from_file(
         ) from error
     finally:
         os.close(file)
-    return frombuffer(memory, dtype=dtype, requires_grad=requires_grad)
+    made = frombuffer(memory, dtype=dtype, requires_grad=requires_grad)
+    if shared:
+        files[made.untyped_storage()] = str(filename)
+    return made
 
 
 def to_dlpack(tensor: Any) -> Any:

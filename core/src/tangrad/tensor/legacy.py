@@ -23,8 +23,6 @@ def construct(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     device = kwargs.pop("device", None)
     if "data" in kwargs:
         args = (kwargs.pop("data"), *args)
-    if device is not None and args and isinstance(args[0], _C.Tensor):
-        raise _of_tensor_and_device(cls.__name__)
     if kwargs:
         raise TypeError(
             f"{cls.__name__}() got unexpected keyword arguments {sorted(kwargs)}; use "
@@ -37,21 +35,18 @@ def construct(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def new(self: Any, *args: Any, device: Any = None, size: Any = None) -> Any:
     """Build a tensor as `FloatTensor(...)` does, of this dtype, class and device."""
     args = args if size is None else tuple(size)
-    if device is not None and args and isinstance(args[0], _C.Tensor):
-        raise _of_tensor_and_device("new")
-    made = _plain(args, self.device if device is None else device, self.dtype)
+    made = _plain(args, device, self.dtype, self.device)
     cls = type(self)
     return made if cls in (_C.Tensor, _C.Parameter) else _C.as_class(made, cls)
 
 
-def _of_tensor_and_device(name: str) -> RuntimeError:
-    return RuntimeError(
-        f"Legacy tensor constructor of the form {name}(tensor, device=device) is not supported; "
-        "use tensor.to(device)"
-    )
-
-
-def _plain(args: tuple[Any, ...], device: Any, dtype: Any = None) -> Any:
+def _plain(args: tuple[Any, ...], device: Any, dtype: Any = None, usual: Any = None) -> Any:
+    if device is not None and args and isinstance(args[0], _C.Tensor):
+        raise RuntimeError(
+            "Legacy tensor constructors of the form Tensor(tensor, device=device) and "
+            "new(tensor, device=device) are not supported; use tensor.to(device)"
+        )
+    device = usual if device is None else device
     if len(args) == 1 and not isinstance(args[0], int):
         data = args[0]
         if isinstance(data, _C.Tensor):
@@ -115,11 +110,7 @@ class _TensorType(type):
         )
 
     def __call__(cls, *args: Any, device: Any = None) -> Any:
-        if device is not None and args and isinstance(args[0], _C.Tensor):
-            raise _of_tensor_and_device(cls.__name__)
-        if device is None and cls.place != "cpu":
-            device = cls.place
-        return _plain(args, device, cls.dtype)
+        return _plain(args, device, cls.dtype, None if cls.place == "cpu" else cls.place)
 
 
 def tensor_type(name: str, device_type: str = "cpu") -> type | None:

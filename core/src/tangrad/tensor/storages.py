@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from numbers import Integral
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -35,7 +36,7 @@ def fill_new(storage: Any, data: Any, device: Any) -> None:
 
 
 # {storage: path} of those that `from_file` made and that share their memory with the file.
-_files: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+files: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 def map_file(filename: Any, shared: bool, nbytes: int) -> Any:
@@ -56,10 +57,7 @@ def map_file(filename: Any, shared: bool, nbytes: int) -> Any:
     mapped = from_file(filename, shared=shared, size=nbytes, dtype=byte)
     if not nbytes:
         return mapped.clone().untyped_storage()
-    made = mapped.untyped_storage()
-    if shared:
-        _files[made] = str(filename)
-    return made
+    return mapped.untyped_storage()
 
 
 _REVERSED = {"big": sys.byteorder == "little", "little": sys.byteorder == "big", "native": False}
@@ -278,7 +276,7 @@ def storage_attribute(storage: Any, name: str) -> Any:
     if name in ("is_sparse", "is_sparse_csr", "is_cuda", "is_hpu"):
         return name == f"is_{storage.device.type}"
     if name == "filename":
-        return _files.get(storage)
+        return files.get(storage)
     if name == "_cdata":  # what tells whether two storages are one
         return id(storage)
     raise AttributeError(f"'UntypedStorage' object has no attribute '{name}'")
@@ -347,7 +345,7 @@ class TypedStorage:
     @property
     def filename(self) -> str | None:
         """Return the path of the file whose memory this is and that sees what is written."""
-        return _files.get(self._untyped_storage)
+        return files.get(self._untyped_storage)
 
     @classmethod
     def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> TypedStorage:
@@ -516,8 +514,8 @@ def _new_elements(args: tuple[Any, ...], dtype: Any, device: Any) -> Any:
     dtype = _held(dtype)
     if len(args) > 1:
         raise TypeError(f"TypedStorage() takes at most one positional argument, got {len(args)}")
-    if not args or isinstance(args[0], int):
-        return _C.empty(args or (0,), dtype, device).untyped_storage()
+    if not args or isinstance(args[0], Integral):
+        return _C.empty((int(args[0]) if args else 0,), dtype, device).untyped_storage()
     if not hasattr(args[0], "__len__"):
         raise TypeError(f"TypedStorage() takes a size or a sequence, not {type(args[0]).__name__}")
     from tangrad.tensor.construct import tensor
@@ -540,8 +538,8 @@ QUANTIZED_DTYPES = {
     f"{kind}Storage": name
     for kind, name in zip(_QUANTIZED, map(str.lower, _QUANTIZED), strict=True)
 }
-# What the default type of storages is called, too.
-ALIASES = {"Storage": "FloatStorage"}
+# What the class of the default dtype is called, too.
+ALIASES = ("Storage",)
 _classes: dict[str, type] = {}
 
 
@@ -551,7 +549,7 @@ def legacy_class(name: str) -> type:
     Raises:
         AttributeError: there is none of that name.
     """
-    name = ALIASES.get(name, name)
+    name = f"{TYPE_NAMES[_C.get_default_dtype().name]}Storage" if name in ALIASES else name
     if name not in DTYPES and name not in QUANTIZED_DTYPES:
         raise AttributeError(f"there is no storage class '{name}'")
     if name not in _classes:

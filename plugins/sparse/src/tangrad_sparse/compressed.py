@@ -336,6 +336,7 @@ def _checked_block(t: Any, layout: Any, blocksize: Any, batch: int) -> tuple[int
         if blocksize is not None:
             raise RuntimeError(f"to_{layout.name}: a blocksize is of sparse_bsr and sparse_bsc")
         return 1, 1
+    blocksize = (blocksize,) * 2 if isinstance(blocksize, int) else blocksize
     block = tuple(blocksize) if isinstance(blocksize, (tuple, list)) else ()
     size = t.shape[batch : batch + 2]
     if len(block) != 2 or min(block) < 1 or any(n % b for n, b in zip(size, block, strict=True)):

@@ -32,12 +32,8 @@ def _check_vector_index(name: str, index: Any) -> None:
 def _index_select_shape(self: Any, dim: int, index: Any) -> Ints:
     count = index.shape[0] if index.shape else 1
     if not self.shape and count != 1:
-        raise RuntimeError(
-            f"index_select(): Index to scalar can have only 1 value, got {count} value(s)"
-        )
-    if not self.shape:
-        return ()
-    return (*self.shape[:dim], count, *self.shape[dim + 1 :])
+        raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {count}")
+    return (*self.shape[:dim], count, *self.shape[dim + 1 :]) if self.shape else ()
 
 
 def _index_select_reference(np: Any, self: Any, dim: int, index: Any) -> Any:

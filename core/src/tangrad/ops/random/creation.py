@@ -22,13 +22,6 @@ def _finished(drawn: Any, requires_grad: bool, out: Any = None) -> Any:
     return _C.as_new(drawn) if out is None else drawn
 
 
-def _strided(layout: Any, out: Any = None) -> Any:
-    """Return a layout in which numbers are drawn: the strided one, or that of out=."""
-    if out is None:
-        require_strided(layout)
-    return layout
-
-
 @composite(
     "rand(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool requires_grad=False, bool pin_memory=False,"
@@ -50,7 +43,8 @@ def rand(
     out: Any,
 ) -> Any:
     """Draw a tensor of numbers uniform on [0, 1)."""
-    drawn = tangrad.empty(size, dtype=dtype, layout=_strided(layout, out), device=device, out=out)
+    require_strided(layout)
+    drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
     drawn = drawn.uniform_(generator=generator)
     return _finished(drawn, requires_grad, out)
 
@@ -75,7 +69,8 @@ def randn(
     out: Any,
 ) -> Any:
     """Draw a tensor of standard normal numbers."""
-    drawn = tangrad.empty(size, dtype=dtype, layout=_strided(layout, out), device=device, out=out)
+    require_strided(layout)
+    drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
     drawn = drawn.normal_(generator=generator)
     return _finished(drawn, requires_grad, out)
 
@@ -105,7 +100,8 @@ def randint_between(
 ) -> Any:
     """Draw a tensor of integers uniform on [low, high)."""
     dtype = tangrad.int64 if dtype is None and out is None else dtype
-    drawn = tangrad.empty(size, dtype=dtype, layout=_strided(layout, out), device=device, out=out)
+    require_strided(layout)
+    drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
     drawn = drawn.random_(low, high, generator=generator)
     return _finished(drawn, requires_grad, out)
 
@@ -132,17 +128,8 @@ def randint_below(
     out: Any,
 ) -> Any:
     """Draw a tensor of integers uniform on [0, high)."""
-    return randint_between(
-        0,
-        high,
-        size,
-        generator=generator,
-        dtype=dtype,
-        layout=layout,
-        device=device,
-        requires_grad=requires_grad,
-        out=out,
-    )
+    given = {"dtype": dtype, "layout": layout, "device": device, "requires_grad": requires_grad}
+    return randint_between(0, high, size, generator=generator, out=out, **given)
 
 
 randint = overload("randint", "randint_between", "randint_below")
@@ -197,7 +184,8 @@ def randperm(
         _check_permutation(n, dtype if out is None else out.dtype)
     elif dtype is None:
         dtype = tangrad.int64
-    empty = tangrad.empty((n,), dtype=dtype, layout=_strided(layout, out), device=device, out=out)
+    require_strided(layout)
+    empty = tangrad.empty((n,), dtype=dtype, device=device, out=out)
     drawn = _permutation_of(empty, generator=generator)
     return _finished(drawn, requires_grad, out)
 
@@ -222,13 +210,8 @@ def rand_like(
     generator: Any,
 ) -> Any:
     """Draw numbers uniform on [0, 1) in the shape, dtype and device of a tensor."""
-    drawn = tangrad.empty_like(
-        input,
-        dtype=dtype,
-        layout=_strided(layout),
-        device=device,
-        memory_format=memory_format,
-    )
+    require_strided(layout)
+    drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
     drawn = drawn.uniform_(generator=generator)
     return _finished(drawn, requires_grad)
 
@@ -253,13 +236,8 @@ def randn_like(
     generator: Any,
 ) -> Any:
     """Draw standard normal numbers in the shape, dtype and device of a tensor."""
-    drawn = tangrad.empty_like(
-        input,
-        dtype=dtype,
-        layout=_strided(layout),
-        device=device,
-        memory_format=memory_format,
-    )
+    require_strided(layout)
+    drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
     drawn = drawn.normal_(generator=generator)
     return _finished(drawn, requires_grad)
 
@@ -293,13 +271,8 @@ def randint_like(
     if low is None and high is None:
         raise TypeError("randint_like() missing 1 required positional arguments: 'high'")
     low, high = (0, low) if high is None else (low or 0, high)
-    drawn = tangrad.empty_like(
-        input,
-        dtype=dtype,
-        layout=_strided(layout),
-        device=device,
-        memory_format=memory_format,
-    )
+    require_strided(layout)
+    drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
     drawn = drawn.random_(low, high, generator=generator)
     return _finished(drawn, requires_grad)
 
@@ -341,7 +314,8 @@ def normal(
     if not tensors:
         if size is None:
             raise TypeError("normal() with two numbers needs a size")
-        drawn = tangrad.empty(size, dtype=dtype, layout=_strided(layout), device=device)
+        require_strided(layout)
+        drawn = tangrad.empty(size, dtype=dtype, device=device)
         drawn = drawn.normal_(mean, std, generator=generator)
         return _finished(drawn, requires_grad)
     refuse_same("normal", *tensors)

@@ -340,7 +340,7 @@ def _show_private_names() -> None:
     )
     importlib.import_module(f"{OURS}.compat.keys").show(compiled)
     compiled.ScriptObject = ours.ScriptObject
-    ours.ops.stand_for_absent = lambda name: _Absent()
+    ours.ops.stand_for_absent = _Absent
     ours.ScriptModule = ours.jit.ScriptModule  # type: ignore[attr-defined]
     compiled._disabled_torch_function_impl = _WithoutOverrides()
     compiled.set_overrides_off(compiled._disabled_torch_function_impl)
@@ -380,9 +380,18 @@ class _Absent:
     call arrives as.
     """
 
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
     def __getattr__(self, overload: str) -> None:
         if overload.startswith("__"):
             raise AttributeError(overload)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise AttributeError(
+            f"torch.ops.aten has no attribute '{self.__name__}': tangrad defines no op of this "
+            "name; call a function of torch or torch.nn.functional instead"
+        )
 
 
 class _Installed:
