@@ -205,7 +205,7 @@ def from_file(
     import mmap
     import os
 
-    from tangrad.tensor.storages import files
+    from tangrad.tensor.on_storage import files
 
     dtype = _C.get_default_dtype() if dtype is None else dtype
     if pin_memory:

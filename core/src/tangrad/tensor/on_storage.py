@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tangrad import _C
+
+# {storage: path} of those that `from_file` made and that share their memory with the file.
+files: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 # What tensors and storages of a dtype are called in old programs.
 TYPE_NAMES = {

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Callable, Iterator
 from numbers import Integral
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from tangrad import _C
-from tangrad.tensor.on_storage import TYPE_NAMES, bytes_of, on_storage
+from tangrad.tensor.on_storage import TYPE_NAMES, bytes_of, files, on_storage
 
 # PyTorch's base of all untyped storages: there is one class of them here.
 StorageBase = _C.UntypedStorage
@@ -33,10 +32,6 @@ def fill_new(storage: Any, data: Any, device: Any) -> None:
         from tangrad.tensor.construct import tensor
 
         bytes_of(storage).copy_(tensor(list(data), dtype=byte))
-
-
-# {storage: path} of those that `from_file` made and that share their memory with the file.
-files: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 def map_file(filename: Any, shared: bool, nbytes: int) -> Any:
