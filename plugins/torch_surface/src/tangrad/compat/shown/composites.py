@@ -340,7 +340,7 @@ def _avg_pool2d(
 ) -> Any:  # fmt: skip
     window = [_several(stride or (), 2), _several(padding, 2)]
     given = (*window, ceil_mode, count_include_pad, divisor_override)
-    usual = ([], [0, 0], False, True, None)
+    usual: tuple[Any, ...] = ([], [0, 0], False, True, None)
     while given and given[-1] == usual[len(given) - 1]:
         given = given[:-1]
     return call("avg_pool2d", input, _several(kernel_size, 2), *given)
@@ -395,13 +395,14 @@ def _interpolate(
         or (size is None) is (scale_factor is None)
     ):
         return NotImplemented
+    scales: list[float] = []
     if size is not None:
-        sizes, scales = _several(size, n), [None] * n
+        sizes = _several(size, n)
     else:
         scales = [float(s) for s in _several(scale_factor, n)]
         sizes = [int(d * s) for d, s in zip(input.shape[2:], scales, strict=True)]
     corners = () if mode == "nearest" else (bool(align_corners),)
-    return call(name, input, sizes, *corners, *(() if size is not None else scales))
+    return call(name, input, sizes, *corners, *scales)
 
 
 @_composite("grid_sample")
@@ -436,7 +437,7 @@ def _binary_cross_entropy_of_logits(
     if not size_average is reduce is None or reduction not in REDUCTIONS:
         return NotImplemented
     number = REDUCTIONS.index(reduction)
-    given = (weight, pos_weight, number)
+    given: tuple[Any, ...] = (weight, pos_weight, number)
     usual = (None, None, 1)
     while given and given[-1] is usual[len(given) - 1]:
         given = given[:-1]

@@ -194,6 +194,6 @@ def _mse_loss(args: Any, results: Any, grads: Any, wanted: Any) -> dict[int, Any
 
 @_rule("max_pool2d_with_indices")
 def _max_pool2d(args: Any, results: Any, grads: Any, wanted: Any) -> dict[int, Any]:
-    usual = (None, None, [], [0, 0], [1, 1], False)
+    usual: tuple[Any, ...] = (None, None, [], [0, 0], [1, 1], False)
     window = [*args[1:], *usual[len(args) :]]
     return {0: call("max_pool2d_with_indices_backward", grads[0], args[0], *window, results[0])}
