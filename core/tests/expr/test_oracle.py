@@ -16,7 +16,7 @@ from primitive_cases import (
 )
 from scalar_oracle import oracle_of
 
-from tangrad.expr import parse, special
+from tangrad.expr import gamma, parse, special
 from tangrad.expr.composed import COMPOSED
 from tangrad.expr.dtypes import KINDS
 
@@ -170,3 +170,10 @@ def test_complex_numbers_in_the_oracle():
     value = oracle_of(program)(1 + 2j)[0]
     assert complex(oracle_of(program, 100)(1 + 2j)[0]) == pytest.approx(value)
     assert program.numpy()(np.complex64([1 + 2j]))[0][0] == pytest.approx(value, rel=1e-6)
+
+
+def test_sums_end_for_infinite_exponents():
+    q = np.array([0.5, 1.0, 2.0, np.inf])
+    with np.errstate(all="ignore"):
+        assert gamma.zeta(np.inf, q).tolist() == [np.inf, 1.0, 0.0, 0.0]
+        assert np.isnan(gamma.polygamma(np.inf, q)).all()

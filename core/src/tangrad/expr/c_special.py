@@ -125,7 +125,7 @@ $fn double tg_polygamma_above(double n, double q) {{
 }}
 $fn double tg_polygamma(double n, double a) {{
     double sign = @fmod(n, 2.0) == 0 ? -1 : 1, total, other = 0, count, r, k, t;
-    if (!(n >= 0) || n != @floor(n) || a != a) return (double)TG_NAN;
+    if (!(n >= 0 && n < (double)TG_INF) || n != @floor(n) || a != a) return (double)TG_NAN;
     if (n == 0) return tg_digamma(a);
     if (n == 1 && a < 0) {{
         t = {_PI} / @sin({_PI} * (a - @rint(a)));

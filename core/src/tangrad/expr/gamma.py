@@ -109,7 +109,7 @@ def polygamma(n: Array | float, a: Array) -> Array:
     """Return the (n+1)-th derivative of lgamma; nan if n is not an integer of at least 0."""
     a = np.asarray(a)
     order, x = np.broadcast_arrays(np.asarray(n, np.float64), a.astype(np.float64))
-    valid = (order >= 0) & (order == np.floor(order)) & ~np.isnan(x)
+    valid = (order >= 0) & (order == np.floor(order)) & np.isfinite(order) & ~np.isnan(x)
     order = np.where(valid, order, 1)
     sign = np.where(order % 2 == 0, -1.0, 1.0)
     result = sign * _around_zero(lambda q: _polygamma_above(order, q), sign, x)
@@ -187,6 +187,8 @@ def _zeta_above(s: Array, q: Array, unit: Array | float = 1.0) -> Array:
 
     The terms are powers of (q + k) / unit; exact units are powers of two.
     """
+    endless = np.isposinf(s)
+    s = np.where(endless, 2.0, s)
     x, power, total, lost = q, (q / unit) ** -s, np.zeros_like(q), np.zeros_like(q)
     whole = np.zeros(q.shape, bool)
     for k in itertools.count(1):
@@ -212,4 +214,4 @@ def _zeta_above(s: Array, q: Array, unit: Array | float = 1.0) -> Array:
     result = np.where(s == 1, np.inf, np.where(np.isposinf(q), 0.0, result))
     # Only the first term does not vanish for an infinite s, and that where q is at most 1.
     first = np.where(q < 1, np.inf, np.where(q == 1, 1.0, 0.0))
-    return np.where(np.isposinf(s), first, result)
+    return np.where(endless, first, result)
