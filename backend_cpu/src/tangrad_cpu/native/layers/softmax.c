@@ -4,7 +4,6 @@
  * another dimension go through a buffer in which every lane is a row, so that all are vectorised. */
 #include "half.h"
 #include "row_sum.h"
-#include "softmax.h"
 #include "stream.h"
 #include "tgc.h"
 #include "vmath/vmath.h"
@@ -198,11 +197,15 @@ static void lanes_task(int64_t task, void *context)
     tgc_scratch_free(buffer);
 }
 
-static int along(int kind, const tg_view *const *view, int views, int64_t dim)
+static int softmax(const tg_call *call, void *context)
 {
-    const int last = views - 1;
-    const int64_t numel = view[last]->numel;
+    int kind = (int)(intptr_t)context, views = kind >= SOFTMAX_GRADIENT ? 3 : 2, last = views - 1;
     job j = {.kind = kind, .views = views};
+    const tg_view *view[MOST_VIEWS];
+    for (int v = 0; v < last; v++)
+        view[v] = &call->args[v].value.tensors[0];
+    view[last] = &call->outs[0];
+    int64_t dim = call->args[last].value.i, numel = view[last]->numel;
     j.dtype = view[0]->dtype;
     if (numel == 0)
         return 0;
@@ -269,21 +272,6 @@ static int along(int kind, const tg_view *const *view, int views, int64_t dim)
     j.tasks = tgc_tasks(numel, GRAIN, j.units);
     tgc_parallel(j.tasks, lanes_task, &j);
     return atomic_load(&j.failed) ? tgc_no_memory("softmax", (size_t)(j.n * j.width) * 8) : 0;
-}
-
-static int softmax(const tg_call *call, void *context)
-{
-    const int kind = (int)(intptr_t)context, last = kind >= SOFTMAX_GRADIENT ? 2 : 1;
-    const tg_view *view[MOST_VIEWS];
-    for (int v = 0; v < last; v++)
-        view[v] = &call->args[v].value.tensors[0];
-    view[last] = &call->outs[0];
-    return along(kind, view, last + 1, call->args[last].value.i);
-}
-
-int TGC(tgc_log_softmax)(const tg_view *from, const tg_view *to, int64_t dim)
-{
-    return along(LOG_SOFTMAX, (const tg_view *const[]){from, to}, 2, dim);
 }
 
 #define FOR_DTYPE(dtype)                                                                                               \

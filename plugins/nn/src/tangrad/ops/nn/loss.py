@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad.ops.nn.fusing import fuses, unseen
+from tangrad.ops.nn.fusing import fuses
 from tangrad.ops.nn.loss_classes import (
     as_batch,
     check_class_weight,
@@ -207,11 +207,6 @@ def cross_entropy(
         raise RuntimeError("ignore_index is not supported for floating point target")
     if input.ndim == 0:
         raise IndexError("cross_entropy: Expected 1 or more dimensions (got 0)")
-    if weight is None and input.ndim > 1 and reduction != "none" and not label_smoothing:
-        own = None if by_probability else unseen("cross_entropy", input, target)
-        found = own and own(input, target, ignore_index, reduction == "mean")
-        if found is not None:
-            return found
     check_class_weight("cross_entropy", weight, input.shape[min(input.ndim - 1, 1)])
     logs = input.log_softmax(0 if input.ndim == 1 else 1)
     if by_probability:

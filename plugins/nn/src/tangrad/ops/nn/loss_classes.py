@@ -28,7 +28,7 @@ def check_class_weight(name: str, weight: Any, classes: int) -> None:
         )
 
 
-def check_nll(self: Any, target: Any, weight: Any) -> None:
+def _check_nll(self: Any, target: Any, weight: Any) -> None:
     require_float_input("nll_loss", self)
     if len(self.shape) < 2:
         raise RuntimeError(f"nll_loss: input must be (N, C, ...), got shape {list(self.shape)}")
@@ -164,7 +164,7 @@ nll_loss_elements = op(
     " -> (Tensor loss, Tensor scale)",
     c_implementation="nll_loss",
     dtypes="floating",
-    check=check_nll,
+    check=_check_nll,
     shape=lambda self: [(self.shape[0], *self.shape[2:])] * 2,
     dtype=lambda self: [self.dtype] * 2,
     reference=_nll_reference,
@@ -228,7 +228,7 @@ nll_loss_total = op(
     "nll_loss_total(Tensor self, Tensor target, int ignore_index, bool mean)"
     " -> (Tensor loss, Tensor total_weight)",
     dtypes="floating",
-    check=lambda self, target: check_nll(self, target, None),
+    check=lambda self, target: _check_nll(self, target, None),
     shape=lambda: [(), ()],
     dtype=lambda self: [self.dtype, "int64"],
     reference=_total_reference,
