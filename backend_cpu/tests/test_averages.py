@@ -92,7 +92,9 @@ def test_agrees_with_the_reference(spatial: int, dtype: str, data: st.DataObject
 
 
 class Recorder(TorchDispatchMode):
-    """A mode that writes down the ops of a program."""
+    """A mode that writes down the ops of a program, as the device is called."""
+
+    sees_forms = True
 
     def __init__(self) -> None:
         super().__init__()

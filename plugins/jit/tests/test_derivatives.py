@@ -320,10 +320,16 @@ def view_without_history(x):
     return x.sum(), rows
 
 
-@pytest.mark.parametrize("function", [leaf_of_what_is_cut_off, view_without_history])
-def test_a_result_that_wants_a_gradient_of_its_own_is_refused(function):
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (leaf_of_what_is_cut_off, "a gradient of its own"),
+        (view_without_history, "in inference mode and ops outside"),
+    ],
+)
+def test_a_result_that_wants_a_gradient_of_its_own_is_refused(function, told):
     x = tangrad.tensor([2.0, 3.0, 4.0], requires_grad=True)
-    with pytest.raises(RuntimeError, match="a gradient of its own"):
+    with pytest.raises(RuntimeError, match=told):
         compiled(function)(x)
     freely = tangrad.compile(function, options={"measure": False})
     expected = tangrad.autograd.grad(sum(t.sum() for t in function(x)), x)[0]

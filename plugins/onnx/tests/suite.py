@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import numpy_helper
@@ -27,6 +29,23 @@ MISSES = {
     "test_attention_4d_causal_fp16": "expected values are 2 units in the last place off",
     "test_attention_4d_causal_fp16_expanded": "expected values are 2 units in the last place off",
 }
+# The suite takes its expected values of numbers that two or four bits cannot hold from ml_dtypes,
+# which keeps their low bits before 0.7, as C's conversions here, and gives 0 since.
+_OF_FEW_BITS = re.compile(r"test_cast(like)?_FLOAT(16)?_to_U?INT[24](_expanded)?")
+
+
+@cache
+def _keeps_low_bits() -> bool:
+    with np.errstate(invalid="ignore"):
+        few = np.array([5.0], np.float32).astype(ml_dtypes.uint2)
+    return int(few.astype(np.int64)[0]) == 1
+
+
+def miss(name: str) -> str:
+    """Return why the suite's expected values of a case are missed, or ""."""
+    if _OF_FEW_BITS.fullmatch(name) and not _keeps_low_bits():
+        return "expected values of numbers out of range depend on ml_dtypes"
+    return MISSES.get(name, "")
 
 
 class Case(NamedTuple):

@@ -45,11 +45,11 @@ def by_device(name: str, x: Any, *args: Any) -> Any:
     return None if own is None else own(x, *args)
 
 
-def unseen(name: str, x: Any) -> Any:
+def unseen(name: str, x: Any, *others: Any) -> Any:
     """Return the function of the driver's `composites`, None where there is none or a call is seen.
 
     What records calls is shown the ops that every device has.
     """
-    if get_intercept() is not None or type(x) not in _EXACT:
+    if get_intercept() is not None or not _EXACT.issuperset(map(type, (x, *others))):
         return None
     return get_driver(x.device.type).composites.get(name)
