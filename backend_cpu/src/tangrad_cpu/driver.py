@@ -32,13 +32,6 @@ def _window_average(input: Any, *window: Any) -> Any:
     return _op("window_average")(input, *window)
 
 
-def _cross_entropy(scores: Any, target: Any, ignore_index: int, mean: bool) -> Any:
-    """Take the cross entropy of class numbers in one call, and its gradient in another."""
-    if scores.ndim != 2 or scores.dtype.name not in _WIDE or target.dtype.name != "int64":
-        return None
-    return _op("cross_entropy_total")(scores, target, ignore_index, mean)[0]
-
-
 def _adds_bias(input: Any) -> bool:
     """Tell whether the kernel of a convolution adds the bias: all but those of complex numbers."""
     real: bool = input.is_floating_point()
@@ -51,11 +44,7 @@ class Cpu(DeviceDriver):
     host = True
     amp_dtypes = ("bfloat16", "float16")
     composites = MappingProxyType(
-        {
-            "convolution_biased": _adds_bias,
-            "cross_entropy": _cross_entropy,
-            "window_average": _window_average,
-        }
+        {"convolution_biased": _adds_bias, "window_average": _window_average}
     )
 
     def probe(self) -> bool | str:
