@@ -339,6 +339,21 @@ def test_a_file_is_written_whole_or_with_its_weights_beside_it(tmp_path: Path) -
         tangrad.testing.assert_close(tangrad.onnx.load(tmp_path / name)(x), model(x))
 
 
+def test_a_model_that_fits_no_message_is_written_as_two_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x = nn.Linear(64, 64), tangrad.randn(2, 64)
+    program = tangrad.onnx.export(model, (x,))
+    monkeypatch.setattr("tangrad_onnx.program._MOST", 4096)
+    with pytest.raises(tangrad.onnx.errors.OnnxExporterError, match="external_data=True"):
+        program.save(tmp_path / "one.onnx", external_data=False)
+    with pytest.raises(tangrad.onnx.errors.OnnxExporterError, match="give a path"):
+        program.save(io.BytesIO())
+    assert not list(tmp_path.iterdir())
+    program.save(tmp_path / "two.onnx")
+    assert (tmp_path / "two.onnx.data").exists()
+
+
 def test_users_give_ops_forms_of_their_own() -> None:
     model, x = nn.Sequential(nn.ReLU()), tangrad.randn(3)
 

@@ -16,10 +16,12 @@ import pytest
 onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 import tangrad  # noqa: E402
 from tangrad.export import export  # noqa: E402
 from tangrad.serialization import SerializationError  # noqa: E402
+from tangrad_onnx.operators import windows  # noqa: E402
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'
 LINEAR = """
@@ -293,6 +295,22 @@ def test_names_that_are_no_text_are_refused() -> None:
         assert name in content
         with pytest.raises(tangrad.onnx.OnnxError):
             tangrad.onnx.load(content.replace(name, b"\xff" * len(name)))
+
+
+@pytest.mark.parametrize("pads", [[1, 1, 1, 1], [0, 0, 1, 1], [1, 0, 1, 2], [0, 0, 0, 0]])
+@pytest.mark.parametrize("size", [7, 8, 9])
+@pytest.mark.parametrize("ceil_mode", [0, 1])
+def test_pooling_without_indices_computes_none(
+    pads: list[int], size: int, ceil_mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"""
+        g (float[1,2,{size},{size}] x) => (float[1,2,h,w] y)
+        {{ y = MaxPool<kernel_shape=[3,3],strides=[2,2],pads={pads},ceil_mode={ceil_mode}>(x) }}"""
+    module, x = tangrad.onnx.load(model(text)), tangrad.randn(1, 2, size, size)
+    monkeypatch.setattr(windows, "_original", pytest.fail)
+    found = module(x)
+    (wanted,) = ReferenceEvaluator(model(text)).run(None, {"x": x.numpy()})
+    assert found.equal(tangrad.from_numpy(wanted))
 
 
 def test_small_and_text_dtypes_are_arrays() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -44,12 +44,13 @@ class Limits:
     """What one run may take.
 
     Args:
-        memory: bytes of the values that are held at once.
+        memory: bytes of the values that are held at once, or a function that gives them; it is
+            called when they matter, and at least `LEAST_MEMORY` is allowed then.
         steps: of all loops.
     """
 
-    def __init__(self, memory: int, steps: int) -> None:
-        self.memory, self.steps = memory, steps
+    def __init__(self, memory: int | Callable[[], int], steps: int) -> None:
+        self._memory, self.steps = memory, steps
         self.held = 0
         self._known: dict[int, Any] = {}
         self._taken = 0
@@ -60,10 +61,18 @@ class Limits:
         Raises:
             ValueError: it and the values that live take more than the limit.
         """
-        if nbytes >= _LARGE and self.held + nbytes > self.memory:
+        if nbytes < _LARGE:
+            return
+        wanted = self.held + nbytes
+        if callable(self._memory):
+            if wanted <= LEAST_MEMORY:
+                return
+            self._memory = max(LEAST_MEMORY, self._memory())
+        if wanted > self._memory:
             raise ValueError(
                 f"{what} takes {nbytes} bytes, beside {self.held} of other large values; this "
-                f"model may hold {self.memory}: load it with a larger memory_limit if that is meant"
+                f"model may hold {self._memory}: load it with a larger memory_limit if that is "
+                "meant"
             )
 
     def count(self, value: Any) -> None:
@@ -72,15 +81,15 @@ class Limits:
         Raises:
             ValueError: what lives takes more than the limit.
         """
-        if isinstance(value, (tuple, list)):
-            for part in value:
-                self.count(part)
-            return
         if isinstance(value, Tensor):
             if value.numel() * value.element_size() < _LARGE or value.device.type == "meta":
                 return
             memory = value.untyped_storage()
             place, nbytes = memory.data_ptr(), memory.nbytes()
+        elif isinstance(value, (tuple, list)):
+            for part in value:
+                self.count(part)
+            return
         elif isinstance(value, np.ndarray) and value.nbytes >= _LARGE and value.base is None:
             place, nbytes = id(value), value.nbytes
         else:
@@ -138,7 +147,7 @@ def checked_count(shape: Sequence[int], itemsize: int = _WIDEST) -> int:
     Raises:
         ValueError: a size is negative, or the elements do not fit into what the run may hold.
     """
-    if any(size < 0 for size in shape):
+    if shape and min(shape) < 0:
         raise ValueError(f"a shape has a negative size: {list(shape)}")
     # Sizes beside a 0 take no memory, but loops go over them.
     current().check(math.prod(max(n, 1) for n in shape) * itemsize, f"a shape of {list(shape)}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import EncodeError
 from onnx import ModelProto, save_model
 
 import tangrad
@@ -160,21 +161,34 @@ def _save(model: ModelProto, path: Any, external_data: bool | None) -> None:
         OnnxExporterError: weights of more than 2 GB cannot stand in an open file.
     """
     if hasattr(path, "write"):
-        if external_data or model.ByteSize() > _MOST:
+        data = None if external_data else _serialized(model)
+        if data is None:
             raise OnnxExporterError(
                 "export: an open file takes no weights of their own file, nor more than 2 GB; "
                 "give a path"
             )
-        path.write(model.SerializeToString())
+        path.write(data)
         return
     target = Path(path).resolve()  # a link stays one
-    if external_data is None:
-        external_data = model.ByteSize() > _MOST
-    if external_data:
+    data = None if external_data else _serialized(model)
+    if external_data or (data is None and external_data is None):
         _save_in_two(model, target)
         return
+    if data is None:
+        raise OnnxExporterError(
+            "export: a file holds at most 2 GB; weights beyond it need external_data=True"
+        )
     with atomically(target) as file, io.BufferedWriter(file) as buffered:
-        buffered.write(model.SerializeToString())
+        buffered.write(data)
+
+
+def _serialized(model: ModelProto) -> bytes | None:
+    """Return the bytes of a message, None if they are more than one may have."""
+    try:
+        data: bytes = model.SerializeToString()
+    except (EncodeError, ValueError):  # so does protobuf refuse more than 2 GB
+        return None
+    return data if len(data) <= _MOST else None
 
 
 def _save_in_two(model: ModelProto, target: Path) -> None:

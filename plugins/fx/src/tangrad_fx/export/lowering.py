@@ -84,6 +84,17 @@ class _Tracer(PythonKeyTracer):
     def __init__(self, specs: list[InputSpec], constants: dict[str, Tensor]) -> None:
         super().__init__()
         self.specs, self.lifted = list(specs), dict(constants)
+        self._inserted: list[Node] = []
+
+    def made_since(self, last: Node) -> list[Node]:
+        """Return the nodes behind one, and inputs that were put in front since the last call."""
+        made = dict.fromkeys(self._inserted)
+        self._inserted.clear()
+        node = last.next
+        while node.op != "root":
+            made[node] = None
+            node = node.next
+        return list(made)
 
     def create_arg(self, a: Any) -> Argument:
         """Return a value as an argument of a node."""
@@ -104,6 +115,7 @@ class _Tracer(PythonKeyTracer):
         insertion = nullcontext() if before is None else self.graph.inserting_before(before)
         with insertion:
             node = self.graph.placeholder(f"c_{path}")
+        self._inserted.append(node)
         node.meta["val"] = t.to("meta")
         self.specs.insert(at, InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), path))
         return node
@@ -179,7 +191,7 @@ class Lowering:
         outputs: list[OutputSpec] = []
         values: dict[Node, Any] = {}
         for node in self.program.graph.nodes:
-            before = set(tracer.graph.nodes)
+            last = tracer.graph._root.prev
             tracer.origin = node.name
             if node.op == "placeholder":
                 values[node] = self._input(node, next(specs), arguments, tracer, mode)
@@ -188,7 +200,7 @@ class Lowering:
                 outputs = self._output(results, tracer, mode)
             else:
                 self._node(node, values, tracer, mode)
-            self._finish(node, [made for made in tracer.graph.nodes if made not in before])
+            self._finish(node, tracer.made_since(last))
         drop_unused_parts(tracer.graph)  # as many as a size that varies says
         signature = ExportGraphSignature(tracer.specs, outputs)
         return Trace(tracer.graph, signature, tracer.lifted, self.program._out_spec)

@@ -31,7 +31,9 @@ def BatchNormalization(
     if not spatial:
         return ((x - mean) / tangrad.sqrt(var + epsilon) * scale + bias,)
     if not training_mode:
-        factors = (mean.to(x.dtype), var.to(x.dtype), scale.to(x.dtype), bias.to(x.dtype))
+        factors: Any = (mean, var, scale, bias)
+        if any(factor.dtype != x.dtype for factor in factors):
+            factors = [factor.to(x.dtype) for factor in factors]
         return (F.batch_norm(x, *factors, False, 1 - momentum, epsilon),)
     dims = [i for i in range(x.ndim) if i != 1]
     wide = x.float() if x.element_size() == 2 else x

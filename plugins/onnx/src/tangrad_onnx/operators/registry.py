@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tangrad import Tensor
+from tangrad.nn import Parameter
 from tangrad_onnx.limits import check_broadcast, current
 from tangrad_onnx.values import Array, device_of, has_tensor, to_ints, to_tensor
 
@@ -51,7 +52,11 @@ def operator(
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        call = _bounded(function if raw else _prepared(function, ints, moves, host, grows))
+        if raw:
+            call = _bounded(function)
+        else:
+            prepared = _prepared(function, ints, moves, host, grows)
+            call = _bounded(prepared, None if ints else function, grows)
         for name in names or (function.__name__,):
             OPERATORS[name] = Operator(call, ints)
         return call
@@ -59,16 +64,33 @@ def operator(
     return register
 
 
+_TENSORS = frozenset({Tensor, Parameter, type(None)})
+
 #: Register an operator whose operands broadcast.
 broadcasting = partial(operator, grows=check_broadcast)
 
 
-def _bounded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose results are counted among what the run holds."""
+def _bounded(
+    function: Callable[..., Any],
+    direct: Callable[..., Any] | None = None,
+    grows: Callable[..., Any] | None = None,
+) -> Callable[..., Any]:
+    """Return a function whose results are counted among what the run holds.
+
+    Args:
+        function: called with operands of any kind.
+        direct: called in its place where all operands are tensors; None: never.
+        grows: called before `direct`.
+    """
 
     @wraps(function)
     def call(*operands: Any, **attributes: Any) -> Any:
-        result = function(*operands, **attributes)
+        if direct is not None and _TENSORS.issuperset(map(type, operands)):
+            if grows is not None:
+                grows(*operands, **attributes)
+            result = direct(*operands, **attributes)
+        else:
+            result = function(*operands, **attributes)
         current().count(result)
         return result
 

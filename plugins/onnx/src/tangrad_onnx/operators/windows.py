@@ -108,11 +108,12 @@ def _check_padded(x: Any, before: Sequence[int], after: Sequence[int]) -> None:
 
 def _check_windows(x: Any, w: Any, before: Any, after: Any, strides: Any, dilations: Any) -> None:
     """Refuse a convolution whose result does not fit into what the run may hold."""
-    sizes = []
-    for i, size in enumerate(x.shape[2:]):
-        room = size + before[i] + after[i] - (w.shape[2 + i] - 1) * dilations[i] - 1
+    given, kernel = x.shape, w.shape
+    sizes = [given[0], kernel[0]]
+    for i, size in enumerate(given[2:]):
+        room = size + before[i] + after[i] - (kernel[2 + i] - 1) * dilations[i] - 1
         sizes.append(max(room // strides[i] + 1, 0) if strides[i] > 0 else 0)
-    checked_count([x.shape[0], w.shape[0], *sizes], x.element_size())
+    checked_count(sizes, x.element_size())
 
 
 @operator()
@@ -282,15 +283,23 @@ def MaxPool(
     rank = len(g.kernel)
     kind = x.dtype
     values = x if x.is_floating_point() else x.to(tangrad.float64)
-    symmetric = g.before == g.after and all(
-        2 * p <= k for p, k in zip(g.before, g.kernel, strict=True)
-    )
-    if not indices and symmetric:
+    if not indices and _pads_alike(x.shape[2:], g):
         found = _MAXIMA[rank](values, g.kernel, g.strides, g.before, g.dilations)
         return found.to(kind), None
     full = padded(values, g, -float("inf"))
+    if not indices:
+        return _MAXIMA[rank](full, g.kernel, g.strides, 0, g.dilations).to(kind), None
     found, at = _MAXIMA[rank](full, g.kernel, g.strides, 0, g.dilations, return_indices=True)
     return found.to(kind), _original(at, full.shape[2:], x.shape, g, storage_order)
+
+
+def _pads_alike(spatial: Sequence[int], g: Geometry) -> bool:
+    """Return whether padding both ends alike, as the pooling ops do, gives these windows."""
+    for i, size in enumerate(spatial):
+        room = size + 2 * g.before[i] - g.dilations[i] * (g.kernel[i] - 1) - 1
+        if 2 * g.before[i] > g.kernel[i] or room // g.strides[i] + 1 != g.sizes[i]:
+            return False
+    return True
 
 
 def _original(at: Any, full: Any, shape: Any, g: Geometry, storage_order: int) -> Any:

@@ -14,7 +14,7 @@ import tangrad
 from tangrad import Tensor
 from tangrad.nn import Module, Parameter
 from tangrad_onnx.errors import OnnxError, OnnxRunError
-from tangrad_onnx.limits import FACTOR, LEAST_MEMORY, MOST_STEPS, Limits, running
+from tangrad_onnx.limits import FACTOR, MOST_STEPS, Limits, running
 from tangrad_onnx.operators import OPERATORS
 from tangrad_onnx.reading.code import Program, write_program
 from tangrad_onnx.reading.protobuf import read_model
@@ -105,12 +105,12 @@ class OnnxModule(Module):
         return results[0] if len(results) == 1 else results
 
     def _limits(self, inputs: Any) -> Limits:
-        memory = self.memory_limit
-        if memory is None:
+        def proportionate() -> int:
             held = chain(inputs, self.parameters(), self.buffers())
-            given = sum(t.numel() * t.element_size() for t in held if isinstance(t, Tensor))
-            memory = max(LEAST_MEMORY, FACTOR * given)
-        return Limits(memory, self.step_limit)
+            return FACTOR * sum(t.numel() * t.element_size() for t in held if isinstance(t, Tensor))
+
+        memory = self.memory_limit
+        return Limits(proportionate if memory is None else memory, self.step_limit)
 
     def _made_there(self, inputs: Any) -> AbstractContextManager[Any]:
         """Have tensors that nodes make without operands be made where the model is."""
