@@ -42,6 +42,25 @@ def test_a_decorated_function_is_a_definition(index_of) -> None:
     assert index_of(source) == {"dot": "family"}
 
 
+def test_a_function_whose_signature_is_the_schema_names_the_op(index_of) -> None:
+    assert index_of("@composite(alias=('inner',))\ndef dot(a: Tensor) -> Tensor: ...") == {
+        "dot": "family",
+        "inner": "family",
+    }
+    assert index_of('@composite("dot", out=True)\ndef inner(a: Tensor) -> Tensor: ...') == {
+        "dot": "family"
+    }
+
+
+def test_a_composite_of_a_function_that_a_template_gives_is_a_definition(index_of) -> None:
+    assert index_of('pool = composite("pool", out=True)(of_windows(2))') == {"pool": "family"}
+
+
+def test_a_definition_without_a_schema_or_function_stops_the_build(index_of) -> None:
+    with pytest.raises(SystemExit, match="is a literal schema"):
+        index_of("x = op(linear=('self',))")
+
+
 def test_an_alias_names_the_same_family(index_of) -> None:
     index = index_of('x = op("sub(Tensor self, Operand other) -> Tensor", alias=("subtract",))')
     assert index == {"sub": "family", "subtract": "family"}

@@ -5,34 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.plugin import composite
+from tangrad.plugin import Tensor, composite
 from tangrad_quantization import qparams
 
 _COMMON: dict[str, Any] = {"method": False, "samples": lambda s: []}
 
 
-@composite(
-    "fused_moving_avg_obs_fake_quant(Tensor self, Tensor observer_on, Tensor fake_quant_on,"
-    " Tensor running_min, Tensor running_max, Tensor scale, Tensor zero_point,"
-    " float averaging_const, int quant_min, int quant_max, int ch_axis,"
-    " bool per_row_fake_quant=False, bool symmetric_quant=False) -> Tensor",
-    **_COMMON,
-)
+@composite(**_COMMON)
 def fused_moving_avg_obs_fake_quant(
-    self: Any,
-    observer_on: Any,
-    fake_quant_on: Any,
-    running_min: Any,
-    running_max: Any,
-    scale: Any,
-    zero_point: Any,
+    self: Tensor,
+    observer_on: Tensor,
+    fake_quant_on: Tensor,
+    running_min: Tensor,
+    running_max: Tensor,
+    scale: Tensor,
+    zero_point: Tensor,
     averaging_const: float,
     quant_min: int,
     quant_max: int,
     ch_axis: int,
-    per_row_fake_quant: bool,
-    symmetric_quant: bool,
-) -> Any:
+    per_row_fake_quant: bool = False,
+    symmetric_quant: bool = False,
+) -> Tensor:
     """Observe a tensor by moving averages of its ends, and round it by their scale.
 
     Args:
@@ -114,14 +108,15 @@ def _choose(
         target.copy_(made.reshape(target.shape))
 
 
-@composite(
-    "_fake_quantize_learnable_per_tensor_affine(Tensor self, Tensor scale, Tensor zero_point,"
-    " int quant_min, int quant_max, float grad_factor=1.0) -> Tensor",
-    **_COMMON,
-)
+@composite(**_COMMON)
 def _fake_quantize_learnable_per_tensor_affine(
-    self: Any, scale: Any, zero_point: Any, quant_min: int, quant_max: int, grad_factor: float
-) -> Any:
+    self: Tensor,
+    scale: Tensor,
+    zero_point: Tensor,
+    quant_min: int,
+    quant_max: int,
+    grad_factor: float = 1.0,
+) -> Tensor:
     """Round to the values of a quantized tensor, with gradients of scale and zero point.
 
     Esser et al.: "Learned step size quantization", 2020; Bhalgat et al.: "LSQ+", 2020.
@@ -146,20 +141,16 @@ def _fake_quantize_learnable_per_tensor_affine(
     return _learned(name, self, scale, zero_point, None, quant_min, quant_max, grad_factor)
 
 
-@composite(
-    "_fake_quantize_learnable_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point,"
-    " int axis, int quant_min, int quant_max, float grad_factor=1.0) -> Tensor",
-    **_COMMON,
-)
+@composite(**_COMMON)
 def _fake_quantize_learnable_per_channel_affine(
-    self: Any,
-    scale: Any,
-    zero_point: Any,
+    self: Tensor,
+    scale: Tensor,
+    zero_point: Tensor,
     axis: int,
     quant_min: int,
     quant_max: int,
-    grad_factor: float,
-) -> Any:
+    grad_factor: float = 1.0,
+) -> Tensor:
     """Round each channel to its own values, with gradients of scales and zero points.
 
     Args:

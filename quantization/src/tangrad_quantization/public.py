@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.plugin import composite
+from tangrad.plugin import Ints, Tensor, composite
 from tangrad_quantization import qparams
 from tangrad_quantization.dtypes import span
 from tangrad_quantization.layouts import layout
@@ -17,13 +17,16 @@ def _number(value: Any) -> Any:
     return value.item() if isinstance(value, tangrad.Tensor) else value
 
 
-@composite(
-    "quantize_per_tensor(any input, any scale=None, any zero_point=None, any dtype=None,"
-    " *, any scales=None, any zero_points=None, any tensors=None) -> any",
-    **_COMMON,
-)
+@composite(**_COMMON)
 def quantize_per_tensor(
-    input: Any, scale: Any, zero_point: Any, dtype: Any, scales: Any, zero_points: Any, tensors: Any
+    input: Any,
+    scale: Any = None,
+    zero_point: Any = None,
+    dtype: Any = None,
+    *,
+    scales: Any = None,
+    zero_points: Any = None,
+    tensors: Any = None,
 ) -> Any:
     """Quantize numbers: divide by the scale, round half to even, add the zero point, clip.
 
@@ -53,12 +56,10 @@ def quantize_per_tensor(
     return layout.quantize_per_tensor(input, _number(scale), _number(zero_point), dtype)
 
 
-@composite(
-    "quantize_per_channel(Tensor input, Tensor scales, Tensor zero_points, int axis, any dtype)"
-    " -> Tensor",
-    **_COMMON,
-)
-def quantize_per_channel(input: Any, scales: Any, zero_points: Any, axis: int, dtype: Any) -> Any:
+@composite(**_COMMON)
+def quantize_per_channel(
+    input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: Any
+) -> Tensor:
     """Quantize numbers with a scale and a zero point for each index of one dimension.
 
     Args:
@@ -77,11 +78,8 @@ def quantize_per_channel(input: Any, scales: Any, zero_points: Any, axis: int, d
     return layout.quantize_per_channel(input, scales, zero_points, axis, dtype)
 
 
-@composite(
-    "_make_per_tensor_quantized_tensor(Tensor input, float scale, int zero_point) -> Tensor",
-    **_COMMON,
-)
-def _make_per_tensor_quantized_tensor(input: Any, scale: float, zero_point: int) -> Any:
+@composite(**_COMMON)
+def _make_per_tensor_quantized_tensor(input: Tensor, scale: float, zero_point: int) -> Tensor:
     """Take integers as a quantized tensor.
 
     Args:
@@ -101,12 +99,10 @@ def _make_per_tensor_quantized_tensor(input: Any, scale: float, zero_point: int)
     return layout.per_tensor(input.clone(), scale, zero, dtype)
 
 
-@composite(
-    "_make_per_channel_quantized_tensor(Tensor input, Tensor scale, Tensor zero_point, int axis)"
-    " -> Tensor",
-    **_COMMON,
-)
-def _make_per_channel_quantized_tensor(input: Any, scale: Any, zero_point: Any, axis: int) -> Any:
+@composite(**_COMMON)
+def _make_per_channel_quantized_tensor(
+    input: Tensor, scale: Tensor, zero_point: Tensor, axis: int
+) -> Tensor:
     """Take integers as a tensor that is quantized by the channels of one dimension.
 
     Args:
@@ -143,11 +139,8 @@ def _quantized_dtype(input: Any, op: str) -> Any:
     return getattr(tangrad, kinds[input.dtype])
 
 
-@composite(
-    "quantize_per_tensor_dynamic(Tensor input, any dtype, bool reduce_range) -> Tensor",
-    **_COMMON,
-)
-def quantize_per_tensor_dynamic(input: Any, dtype: Any, reduce_range: bool) -> Any:
+@composite(**_COMMON)
+def quantize_per_tensor_dynamic(input: Tensor, dtype: Any, reduce_range: bool) -> Tensor:
     """Quantize numbers by their own range.
 
     Args:
@@ -165,14 +158,15 @@ def quantize_per_tensor_dynamic(input: Any, dtype: Any, reduce_range: bool) -> A
     return layout.quantize_per_tensor(input, scale, zero_point, dtype)
 
 
-@composite(
-    "quantized_max_pool1d(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=[0],"
-    " int[] dilation=[1], bool ceil_mode=False) -> Tensor",
-    **_COMMON,
-)
+@composite(**_COMMON)
 def quantized_max_pool1d(
-    self: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> Any:
+    self: Tensor,
+    kernel_size: Ints,
+    stride: Ints = (),
+    padding: Ints = (0,),
+    dilation: Ints = (1,),
+    ceil_mode: bool = False,
+) -> Tensor:
     """Take the largest of windows of a quantized tensor; see `nn.functional.max_pool1d`."""
     layout.require(self, "quantized_max_pool1d")
     return tangrad.nn.functional.max_pool1d(
@@ -180,14 +174,15 @@ def quantized_max_pool1d(
     )
 
 
-@composite(
-    "quantized_max_pool2d(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=[0],"
-    " int[] dilation=[1], bool ceil_mode=False) -> Tensor",
-    **_COMMON,
-)
+@composite(**_COMMON)
 def quantized_max_pool2d(
-    self: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> Any:
+    self: Tensor,
+    kernel_size: Ints,
+    stride: Ints = (),
+    padding: Ints = (0,),
+    dilation: Ints = (1,),
+    ceil_mode: bool = False,
+) -> Tensor:
     """Take the largest of windows of a quantized tensor; see `nn.functional.max_pool2d`."""
     layout.require(self, "quantized_max_pool2d")
     kernel, step, around, apart = (
@@ -197,21 +192,17 @@ def quantized_max_pool2d(
     return tangrad.nn.functional.max_pool2d(self, kernel, step or None, around, apart, ceil_mode)
 
 
-@composite(
-    "quantized_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor mean, Tensor var,"
-    " float eps, float output_scale, int output_zero_point) -> Tensor",
-    **_COMMON,
-)
+@composite(**_COMMON)
 def quantized_batch_norm(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    mean: Any,
-    var: Any,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    var: Tensor,
     eps: float,
     output_scale: float,
     output_zero_point: int,
-) -> Any:
+) -> Tensor:
     """Normalize a quantized tensor by statistics of its channels, computed in float32.
 
     Args:

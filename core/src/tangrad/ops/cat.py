@@ -8,6 +8,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, op, overload
+from tangrad.ops.definition.signature import Dim, Tensor
 from tangrad.ops.views.geometry import Ints, batched_front
 from tangrad.ops.views.slicing import slice_
 from tangrad.tensor.memory import suggested_format
@@ -153,7 +154,6 @@ cat = op(
 
 
 @composite(
-    "stack(Tensor[] tensors, dim dim=0) -> Tensor",
     c_implementation="stack",
     out_refusal=TypeError,
     out=True,
@@ -171,7 +171,7 @@ cat = op(
         (s([s.tensor(2)], 3), IndexError, "Dimension out of range"),
     ],
 )
-def stack(tensors: Sequence[Any], dim: int) -> Any:
+def stack(tensors: Sequence[Tensor], dim: Dim = 0) -> Tensor:
     """Join tensors of one shape along a new dimension."""
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
@@ -205,7 +205,6 @@ def _stacked_last(tensors: Sequence[Any], dim: int) -> Any:
 
 
 @composite(
-    "_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor",
     out=True,
     method=False,
     samples=lambda s: [
@@ -221,7 +220,7 @@ def _stacked_last(tensors: Sequence[Any], dim: int) -> Any:
         (s([], 0, 2), RuntimeError, "non-empty"),
     ],
 )
-def _chunk_cat(tensors: Sequence[Any], dim: int, num_chunks: int) -> Any:
+def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor:
     """Cut each tensor into chunks along a dimension and join those of one number.
 
     Args:
@@ -262,26 +261,24 @@ def _at_least(x: Any, ndim: int) -> Any:
 
 
 @composite(
-    "atleast_1d_one(Tensor self) -> Tensor",
     function=False,
     method=False,
     samples=lambda s: [s(s.tensor()), s(s.tensor(2)), s(s.tensor(2, 3)), s(s.tensor(1, 2, 1))],
     oracle="atleast_1d",
 )
-def atleast_1d_one(self: Any) -> Any:
+def atleast_1d_one(self: Tensor) -> Tensor:
     """View a scalar as a vector; leave other tensors as they are."""
     return _at_least(self, 1)
 
 
 @composite(
-    "atleast_1d_all(Tensor[] tensors) -> Tensor[]",
     varargs=True,
     function=False,
     method=False,
     samples=lambda s: [s([s.tensor(), s.tensor(2)]), s(s.tensor(2, 3), s.tensor()), s([])],
     oracle="atleast_1d",
 )
-def atleast_1d_all(tensors: Sequence[Any]) -> Any:
+def atleast_1d_all(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
     """Do so with each of several tensors."""
     return tuple(atleast_1d_one(x) for x in tensors)
 
@@ -290,26 +287,24 @@ atleast_1d = overload("atleast_1d", "atleast_1d_one", "atleast_1d_all", method=F
 
 
 @composite(
-    "atleast_2d_one(Tensor self) -> Tensor",
     function=False,
     method=False,
     samples=lambda s: [s(s.tensor()), s(s.tensor(2)), s(s.tensor(2, 3)), s(s.tensor(1, 2, 1))],
     oracle="atleast_2d",
 )
-def atleast_2d_one(self: Any) -> Any:
+def atleast_2d_one(self: Tensor) -> Tensor:
     """View a scalar or vector as a matrix of one row; leave other tensors as they are."""
     return _at_least(self, 2)
 
 
 @composite(
-    "atleast_2d_all(Tensor[] tensors) -> Tensor[]",
     varargs=True,
     function=False,
     method=False,
     samples=lambda s: [s([s.tensor(), s.tensor(2)]), s(s.tensor(2, 3), s.tensor()), s([])],
     oracle="atleast_2d",
 )
-def atleast_2d_all(tensors: Sequence[Any]) -> Any:
+def atleast_2d_all(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
     """Do so with each of several tensors."""
     return tuple(atleast_2d_one(x) for x in tensors)
 
@@ -318,26 +313,24 @@ atleast_2d = overload("atleast_2d", "atleast_2d_one", "atleast_2d_all", method=F
 
 
 @composite(
-    "atleast_3d_one(Tensor self) -> Tensor",
     function=False,
     method=False,
     samples=lambda s: [s(s.tensor()), s(s.tensor(2)), s(s.tensor(2, 3)), s(s.tensor(1, 2, 1))],
     oracle="atleast_3d",
 )
-def atleast_3d_one(self: Any) -> Any:
+def atleast_3d_one(self: Tensor) -> Tensor:
     """View a tensor with at least three dimensions; a matrix gets a last one of size one."""
     return _at_least(self, 2).unsqueeze(-1) if self.ndim < 3 else self
 
 
 @composite(
-    "atleast_3d_all(Tensor[] tensors) -> Tensor[]",
     varargs=True,
     function=False,
     method=False,
     samples=lambda s: [s([s.tensor(), s.tensor(2)]), s(s.tensor(2, 3), s.tensor()), s([])],
     oracle="atleast_3d",
 )
-def atleast_3d_all(tensors: Sequence[Any]) -> Any:
+def atleast_3d_all(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
     """Do so with each of several tensors."""
     return tuple(atleast_3d_one(x) for x in tensors)
 
@@ -346,14 +339,13 @@ atleast_3d = overload("atleast_3d", "atleast_3d_one", "atleast_3d_all", method=F
 
 
 @composite(
-    "hstack(Tensor[] tensors) -> Tensor",
     out_refusal=TypeError,
     out=True,
     method=False,
     samples=lambda s: [s([s.tensor(2), s.tensor(3)]), s([s.tensor(2, 1), s.tensor(2, 2)])],
     errors=lambda s: [(s([]), RuntimeError, "non-empty")],
 )
-def hstack(tensors: Sequence[Any]) -> Any:
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Join tensors along the second dimension, vectors along their only one."""
     if not tensors:
         raise RuntimeError("hstack expects a non-empty TensorList")
@@ -362,7 +354,6 @@ def hstack(tensors: Sequence[Any]) -> Any:
 
 
 @composite(
-    "column_stack(Tensor[] tensors) -> Tensor",
     out_refusal=TypeError,
     out=True,
     method=False,
@@ -376,7 +367,7 @@ def hstack(tensors: Sequence[Any]) -> Any:
         (s([s.tensor(2), s.tensor(3)]), RuntimeError, "Sizes of tensors must match"),
     ],
 )
-def column_stack(tensors: Sequence[Any]) -> Any:
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Join tensors along the second dimension, vectors and scalars as columns."""
     if not tensors:
         raise RuntimeError("column_stack expects a non-empty TensorList")
@@ -385,7 +376,6 @@ def column_stack(tensors: Sequence[Any]) -> Any:
 
 
 @composite(
-    "vstack(Tensor[] tensors) -> Tensor",
     out_refusal=TypeError,
     out=True,
     alias=("row_stack",),
@@ -393,7 +383,7 @@ def column_stack(tensors: Sequence[Any]) -> Any:
     samples=lambda s: [s([s.tensor(2), s.tensor(2)]), s([s.tensor(1, 2), s.tensor(2, 2)])],
     errors=lambda s: [(s([]), RuntimeError, "non-empty")],
 )
-def vstack(tensors: Sequence[Any]) -> Any:
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """Join tensors as rows, along the first dimension."""
     if not tensors:
         raise RuntimeError("vstack expects a non-empty TensorList")
@@ -401,14 +391,13 @@ def vstack(tensors: Sequence[Any]) -> Any:
 
 
 @composite(
-    "dstack(Tensor[] tensors) -> Tensor",
     out_refusal=TypeError,
     out=True,
     method=False,
     samples=lambda s: [s([s.tensor(2), s.tensor(2)]), s([s.tensor(2, 2, 1), s.tensor(2, 2, 2)])],
     errors=lambda s: [(s([]), RuntimeError, "non-empty")],
 )
-def dstack(tensors: Sequence[Any]) -> Any:
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Join tensors in depth, along the third dimension."""
     if not tensors:
         raise RuntimeError("dstack expects a non-empty TensorList")
@@ -439,21 +428,19 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Ints:
 
 
 @composite(
-    "broadcast_tensors(Tensor[] tensors) -> Tensor[]",
     varargs=True,
     method=False,
     samples=lambda s: [s([s.tensor(2, 1), s.tensor(3)]), s([s.tensor(), s.tensor(2)])],
     oracle=lambda torch, tensors: torch.broadcast_tensors(*tensors),
     errors=lambda s: [(s([s.tensor(2), s.tensor(3)]), RuntimeError, "must match")],
 )
-def broadcast_tensors(tensors: Sequence[Any]) -> Any:
+def broadcast_tensors(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
     """Expand tensors to the shape they broadcast to."""
     shape = broadcast_shapes(*(x.shape for x in tensors))
     return tuple(x if tuple(x.shape) == shape else x.expand(shape) for x in tensors)
 
 
 @composite(
-    "meshgrid(Tensor[] tensors=(), *, str? indexing=None) -> Tensor[]",
     varargs=True,
     method=False,
     samples=lambda s: [
@@ -466,7 +453,7 @@ def broadcast_tensors(tensors: Sequence[Any]) -> Any:
         (s([s.tensor(2)], indexing="ab"), RuntimeError, 'one of "xy" or "ij"'),
     ],
 )
-def meshgrid(tensors: Sequence[Any], indexing: str | None) -> Any:
+def meshgrid(tensors: Sequence[Tensor] = (), *, indexing: str | None = None) -> Sequence[Tensor]:
     """Expand coordinate vectors to a grid of all their combinations.
 
     Args:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.ops.definition.define import composite, op, view
+from tangrad.ops.definition.signature import Tensor
 
 
 def _like(self: Any) -> Any:
@@ -145,19 +146,19 @@ _neg_view = view(
 )
 
 
-@composite("conj(Tensor self) -> Tensor", samples=lambda s: [s(s.tensor(2, 3))])
-def conj(self: Any) -> Any:
+@composite(samples=lambda s: [s(s.tensor(2, 3))])
+def conj(self: Tensor) -> Tensor:
     """Return a lazily conjugated view of a complex tensor; a real tensor is returned as it is."""
     return _conj(self) if self.dtype.is_complex else self
 
 
-@composite("resolve_conj(Tensor self) -> Tensor", samples=lambda s: [s(s.tensor(2, 3))])
-def resolve_conj(self: Any) -> Any:
+@composite(samples=lambda s: [s(s.tensor(2, 3))])
+def resolve_conj(self: Tensor) -> Tensor:
     """Return the tensor with a lazy conjugation carried out."""
     return clone(self) if self.is_conj() else self
 
 
-@composite("resolve_neg(Tensor self) -> Tensor", samples=lambda s: [s(s.tensor(2, 3))])
-def resolve_neg(self: Any) -> Any:
+@composite(samples=lambda s: [s(s.tensor(2, 3))])
+def resolve_neg(self: Tensor) -> Tensor:
     """Return the tensor with a lazy negation carried out."""
     return clone(self) if self.is_neg() else self

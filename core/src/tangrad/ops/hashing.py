@@ -6,6 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, reduction
+from tangrad.ops.definition.signature import Dims, Tensor
 
 xor_sum = reduction(
     "xor_sum(Tensor self, dim[]? dim=None, bool keepdim=False) -> Tensor",
@@ -40,7 +41,6 @@ def _as_bits(self: Any) -> Any:
 
 
 @composite(
-    "hash_tensor(Tensor self, dim[]? dim=[], *, bool keepdim=False, int mode=0) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes="bool integral floating",
@@ -58,7 +58,9 @@ def _as_bits(self: Any) -> Any:
         (s(s.tensor(2, dtype="complex64")), NotImplementedError, "complex64"),
     ],
 )
-def hash_tensor(self: Any, dim: Any, keepdim: bool, mode: int) -> Any:
+def hash_tensor(
+    self: Tensor, dim: Dims | None = (), *, keepdim: bool = False, mode: int = 0
+) -> Tensor:
     """Combine the bits of all elements by exclusive or.
 
     Elements are widened to 64 bits (float64 or an integer) first.

@@ -6,11 +6,13 @@ have a kernel that takes all of them in one pass.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import composite, op, overload
+from tangrad.ops.definition.signature import DType, Scalar, Tensor
 from tangrad.tensor.ranges import require_fit
 
 
@@ -307,7 +309,6 @@ _total_norm = op(
 
 
 @composite(
-    "_foreach_norm(Tensor[] self, Scalar ord=2, dtype? dtype=None) -> any",
     dtypes="floating complex",
     method=False,
     samples=lambda s: [
@@ -316,7 +317,7 @@ _total_norm = op(
         s([s.tensor(2, 3)], float("inf")),
     ],
 )
-def _foreach_norm(self: Any, ord: Any, dtype: Any) -> Any:
+def _foreach_norm(self: Sequence[Tensor], ord: Scalar = 2, dtype: DType | None = None) -> Any:
     """Compute the vector norm of each tensor; return a tuple of tensors without dimensions."""
     if dtype is not None:
         self = [tensor.to(dtype) for tensor in self]

@@ -9,6 +9,7 @@ from tangrad import _C
 from tangrad.dispatch.batching import looped
 from tangrad.ops.cat import cat
 from tangrad.ops.definition.define import composite, op, overload
+from tangrad.ops.definition.signature import Dim, Ints1, Tensor
 from tangrad.ops.views.geometry import Ints, wrap_dim
 from tangrad.ops.views.slicing import slice_
 from tangrad.tensor.memory import suggested_format
@@ -41,11 +42,10 @@ flip = op(
 
 
 @composite(
-    "adjoint(Tensor self) -> Tensor",
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3, 4, strided=True)), s(s.tensor(0, 2))],
     errors=lambda s: [(s(s.tensor(3)), RuntimeError, "only supported on matrices")],
 )
-def adjoint(self: Any) -> Any:
+def adjoint(self: Tensor) -> Tensor:
     """Transpose and conjugate matrices: a view."""
     if self.ndim == 0:
         return self.conj()
@@ -57,11 +57,10 @@ def adjoint(self: Any) -> Any:
 
 
 @composite(
-    "fliplr(Tensor self) -> Tensor",
     samples=lambda s: [s(s.tensor(2, 3))],
     errors=lambda s: [(s(s.tensor(2)), RuntimeError, "must be >= 2-d")],
 )
-def fliplr(self: Any) -> Any:
+def fliplr(self: Tensor) -> Tensor:
     """Reverse the order of the columns."""
     if self.ndim < 2:
         raise RuntimeError(f"fliplr: Input must be >= 2-d. Got shape {list(self.shape)}")
@@ -69,11 +68,10 @@ def fliplr(self: Any) -> Any:
 
 
 @composite(
-    "flipud(Tensor self) -> Tensor",
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(3))],
     errors=lambda s: [(s(s.tensor()), RuntimeError, "must be >= 1-d")],
 )
-def flipud(self: Any) -> Any:
+def flipud(self: Tensor) -> Tensor:
     """Reverse the order of the rows."""
     if self.ndim < 1:
         raise RuntimeError("flipud: Input must be >= 1-d. Got a zero-dimensional tensor")
@@ -81,7 +79,6 @@ def flipud(self: Any) -> Any:
 
 
 @composite(
-    "rot90(Tensor self, int k=1, int[] dims=(0, 1)) -> Tensor",
     samples=lambda s: [
         s(s.tensor(2, 3)),
         s(s.tensor(2, 3), 2),
@@ -95,7 +92,7 @@ def flipud(self: Any) -> Any:
         (s(s.tensor(2, 2), 1, (0,)), RuntimeError, "total rotation dims"),
     ],
 )
-def rot90(self: Any, k: int, dims: Ints) -> Any:
+def rot90(self: Tensor, k: int = 1, dims: Ints = (0, 1)) -> Tensor:
     """Rotate a plane `k` times by a quarter turn, from dims[0] towards dims[1]."""
     if len(dims) != 2:
         raise RuntimeError(f"rot90: expected total rotation dims == 2, but got dims = {len(dims)}")
@@ -129,7 +126,6 @@ def _rolled_dims(shifts: Ints, dims: Ints) -> None:
 
 
 @composite(
-    "roll(Tensor self, int[1] shifts, int[1]? dims=()) -> Tensor",
     samples=lambda s: [
         s(s.tensor(2, 3), 1),
         s(s.tensor(2, 3), 1, None),
@@ -144,7 +140,7 @@ def _rolled_dims(shifts: Ints, dims: Ints) -> None:
         (s(s.tensor(3), 1, 1), IndexError, "Dimension out of range"),
     ],
 )
-def roll(self: Any, shifts: Ints, dims: Ints | None) -> Any:
+def roll(self: Tensor, shifts: Ints1, dims: Ints1 | None = ()) -> Tensor:
     """Shift the elements along dimensions; what leaves at one end enters at the other.
 
     Without `dims` the flattened tensor is shifted.
@@ -177,7 +173,6 @@ def _check_repeats(self: Any, repeats: Ints, name: str) -> None:
 
 
 @composite(
-    "repeat(Tensor self, int[] repeats) -> Tensor",
     function=False,
     samples=lambda s: [
         s(s.tensor(2, 3), (2, 1)),
@@ -192,7 +187,7 @@ def _check_repeats(self: Any, repeats: Ints, name: str) -> None:
         (s(s.tensor(2), (-1,)), RuntimeError, "negative"),
     ],
 )
-def repeat(self: Any, repeats: Ints) -> Any:
+def repeat(self: Tensor, repeats: Ints) -> Tensor:
     """Copy a tensor side by side, repeats[i] times along dimension i."""
     _check_repeats(self, repeats, "repeat")
     shape = (1,) * (len(repeats) - self.ndim) + tuple(self.shape)
@@ -203,17 +198,13 @@ def repeat(self: Any, repeats: Ints) -> Any:
     return tangrad._unsafe_view(copied, merged)
 
 
-@composite(
-    "tile(Tensor self, int[] dims) -> Tensor",
-    samples=lambda s: [s(s.tensor(2, 3), (2,)), s(s.tensor(2), (2, 2)), s(s.tensor(), (3,))],
-)
-def tile(self: Any, dims: Ints) -> Any:
+@composite(samples=lambda s: [s(s.tensor(2, 3), (2,)), s(s.tensor(2), (2, 2)), s(s.tensor(), (3,))])
+def tile(self: Tensor, dims: Ints) -> Tensor:
     """Repeat a tensor as `repeat` does; missing leading repeats are one."""
     return self.repeat((1,) * (self.ndim - len(dims)) + tuple(dims))
 
 
 @composite(
-    "repeat_interleave_places(Tensor repeats, *, int? output_size=None) -> Tensor",
     shape_depends_on_data=True,
     function=False,
     method=False,
@@ -225,7 +216,7 @@ def tile(self: Any, dims: Ints) -> Any:
         (s(s.tensor(2, dtype="float32")), NotImplementedError, "not implemented"),
     ],
 )
-def repeat_interleave_places(repeats: Any, output_size: int | None) -> Any:
+def repeat_interleave_places(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
     """List the number of each element of a vector as often as the element says."""
     if repeats.ndim != 1:
         raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
@@ -236,8 +227,6 @@ def repeat_interleave_places(repeats: Any, output_size: int | None) -> Any:
 
 
 @composite(
-    "repeat_interleave_along(Tensor self, any repeats, dim? dim=None, *, int? output_size=None)"
-    " -> Tensor",
     shape_depends_on_data=True,
     function=False,
     method=False,
@@ -254,8 +243,8 @@ def repeat_interleave_places(repeats: Any, output_size: int | None) -> Any:
     ],
 )
 def repeat_interleave_along(
-    self: Any, repeats: Any, dim: int | None, output_size: int | None
-) -> Any:
+    self: Tensor, repeats: Any, dim: Dim | None = None, *, output_size: int | None = None
+) -> Tensor:
     """Repeat every element next to itself: all equally often, or as often as `repeats` says.
 
     Without `dim` the tensor is flattened first.

@@ -32,6 +32,10 @@ _PLACES = {
         "ops.definition.registry": "OpNamespace op_namespaces=NAMESPACES",
         "ops.definition.samples": "Sample Sampler SampleTensor materialise",
         "ops.definition.schema": "split_schema=split",
+        "ops.definition.signature": (
+            "DType Device Dim Dims Dims1 Generator Ints1 Ints2 Ints3 MemoryFormat Operand Scalar "
+            "TensorLayout WrittenTensor"
+        ),
         "ops.indexing.index": "require_integer_index",
         "ops.linalg.contraction": "check_dtypes product_of",
         "ops.linalg.distance": "difference_plus",

@@ -6,13 +6,8 @@ from typing import Any
 
 import tangrad
 from tangrad.autograd import Function
-from tangrad.plugin import component, composite
+from tangrad.plugin import Device, DType, Ints, Scalar, Tensor, TensorLayout, component, composite
 from tangrad_sparse import compressed, conversions, coo, kernels, products
-
-_OPTIONS = (
-    "dtype? dtype=None, device? device=None, bool pin_memory=False, bool requires_grad=False,"
-    " any check_invariants=None"
-)
 
 
 def _numbers(given: Any, dtype: Any, device: Any) -> Any:
@@ -28,23 +23,19 @@ def _finished(made: Any, requires_grad: bool) -> Any:
     return made
 
 
-@composite(
-    f"sparse_coo_tensor(any indices=None, any values=None, any size=None, *, {_OPTIONS},"
-    " any is_coalesced=None) -> Tensor",
-    method=False,
-    samples=lambda s: [],
-)
+@composite(method=False, samples=lambda s: [])
 def sparse_coo_tensor(
-    indices: Any,
-    values: Any,
-    size: Any,
-    dtype: Any,
-    device: Any,
-    pin_memory: bool,
-    requires_grad: bool,
-    check_invariants: Any,
-    is_coalesced: Any,
-) -> Any:
+    indices: Any = None,
+    values: Any = None,
+    size: Any = None,
+    *,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: Any = None,
+    is_coalesced: Any = None,
+) -> Tensor:
     """Make a sparse tensor of indices and values; `sparse_coo_tensor(size)` makes an empty one.
 
     Args:
@@ -128,8 +119,13 @@ def _constructor(layout: Any) -> Any:
         RuntimeError: the parts do not fit each other.
     """
     make.__name__ = make.__qualname__ = f"{layout.name}_tensor"
-    schema = f"{layout.name}_tensor(any {starts}, any {others}, any values, any size=None, *,"
-    return composite(f"{schema} {_OPTIONS}) -> Tensor", method=False, samples=lambda s: [])(make)
+    # The names of its parameters are the layout's.
+    schema = (
+        f"{layout.name}_tensor(any {starts}, any {others}, any values, any size=None, *,"
+        " dtype? dtype=None, device? device=None, bool pin_memory=False,"
+        " bool requires_grad=False, any check_invariants=None) -> Tensor"
+    )
+    return composite(schema, method=False, samples=lambda s: [])(make)
 
 
 sparse_csr_tensor, sparse_csc_tensor, sparse_bsr_tensor, sparse_bsc_tensor = map(
@@ -137,24 +133,20 @@ sparse_csr_tensor, sparse_csc_tensor, sparse_bsr_tensor, sparse_bsc_tensor = map
 )
 
 
-@composite(
-    "sparse_compressed_tensor(any compressed_indices, any plain_indices, any values,"
-    f" any size=None, *, layout? layout=None, {_OPTIONS}) -> Tensor",
-    method=False,
-    samples=lambda s: [],
-)
+@composite(method=False, samples=lambda s: [])
 def sparse_compressed_tensor(
     compressed_indices: Any,
     plain_indices: Any,
     values: Any,
-    size: Any,
-    layout: Any,
-    dtype: Any,
-    device: Any,
-    pin_memory: bool,
-    requires_grad: bool,
-    check_invariants: Any,
-) -> Any:
+    size: Any = None,
+    *,
+    layout: TensorLayout | None = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: Any = None,
+) -> Tensor:
     """Make a tensor of the layout that is given, as `sparse_csr_tensor` and its like do.
 
     Raises:
@@ -169,36 +161,28 @@ def sparse_compressed_tensor(
     return _finished(made, requires_grad)
 
 
-@composite(
-    "_validate_sparse_coo_tensor_args(Tensor indices, Tensor values, int[] size,"
-    " bool? is_coalesced=None) -> ()",
-    method=False,
-    samples=lambda s: [],
-)
+@composite(method=False, samples=lambda s: [])
 def _validate_sparse_coo_tensor_args(
-    indices: Any, values: Any, size: Any, is_coalesced: Any
+    indices: Tensor, values: Tensor, size: Ints, is_coalesced: bool | None = None
 ) -> None:
     """Raise unless these make a COO tensor."""
     sparse_coo_tensor(indices, values, size)
 
 
-@composite(
-    "_validate_sparse_compressed_tensor_args(Tensor compressed_indices, Tensor plain_indices,"
-    " Tensor values, int[] size, layout? layout) -> ()",
-    method=False,
-    samples=lambda s: [],
-)
+@composite(method=False, samples=lambda s: [])
 def _validate_sparse_compressed_tensor_args(
-    compressed_indices: Any, plain_indices: Any, values: Any, size: Any, layout: Any
+    compressed_indices: Tensor,
+    plain_indices: Tensor,
+    values: Tensor,
+    size: Ints,
+    layout: TensorLayout | None,
 ) -> None:
     """Raise unless these make a tensor of a compressed layout."""
     sparse_compressed_tensor(compressed_indices, plain_indices, values, size, layout=layout)
 
 
-@composite(
-    "_sparse_broadcast_to(Tensor self, int[] size) -> Tensor", method=False, samples=lambda s: []
-)
-def _sparse_broadcast_to(self: Any, size: Any) -> Any:
+@composite(method=False, samples=lambda s: [])
+def _sparse_broadcast_to(self: Tensor, size: Ints) -> Tensor:
     """Repeat a COO tensor along dimensions of size 1 and along new ones."""
     return kernels.broadcast_to(self, size)
 
@@ -225,48 +209,42 @@ class _SparseRows(Function):
         return coo.make(index.to(tangrad.int64).unsqueeze(0), g, ctx.shape), None, None
 
 
-@composite(
-    "_sparse_rows(Tensor table, Tensor index, int? padding=None) -> Tensor",
-    method=False,
-    samples=lambda s: [],
-)
-def _sparse_rows(table: Any, index: Any, padding: Any) -> Any:
+@composite(method=False, samples=lambda s: [])
+def _sparse_rows(table: Tensor, index: Tensor, padding: int | None = None) -> Tensor:
     """Look rows up in a table whose gradient is sparse (`Embedding(sparse=True)`)."""
     return _SparseRows.apply(table, index, padding)
 
 
-@composite("hspmm(Tensor mat1, Tensor mat2) -> Tensor", method=False, samples=lambda s: [])
-def hspmm(mat1: Any, mat2: Any) -> Any:
+@composite(method=False, samples=lambda s: [])
+def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     """Multiply a sparse matrix and a dense one into sparse rows of dense values."""
     if mat1.layout is tangrad.strided:
         raise RuntimeError("hspmm: Expected mat1 to be a sparse tensor")
     return products.hspmm(mat1, mat2)
 
 
-@composite("spmm(Tensor input, Tensor mat2) -> Tensor", method=False, samples=lambda s: [])
-def spmm(input: Any, mat2: Any) -> Any:
+@composite(method=False, samples=lambda s: [])
+def spmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Multiply a sparse matrix and a dense one: the older name of `mm`."""
     return tangrad.mm(input, mat2)
 
 
-@composite("dsmm(Tensor input, Tensor mat2) -> Tensor", method=False, samples=lambda s: [])
-def dsmm(input: Any, mat2: Any) -> Any:
+@composite(method=False, samples=lambda s: [])
+def dsmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Multiply a sparse matrix and a dense one into a dense one: an older name of `mm`."""
     return tangrad.mm(input, mat2)
 
 
-@composite("hsmm(Tensor input, Tensor mat2) -> Tensor", method=False, samples=lambda s: [])
-def hsmm(input: Any, mat2: Any) -> Any:
+@composite(method=False, samples=lambda s: [])
+def hsmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Multiply a sparse matrix and a dense one into sparse rows: an older name of `hspmm`."""
     return hspmm(input, mat2)
 
 
-@composite(
-    "saddmm(Tensor input, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-    method=False,
-    samples=lambda s: [],
-)
-def saddmm(input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+@composite(method=False, samples=lambda s: [])
+def saddmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
+) -> Tensor:
     """Compute beta input + alpha mat1 mat2 as a COO matrix: an older name of `sspaddmm`."""
     return products.sspaddmm(input, mat1, mat2, beta=beta, alpha=alpha)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tangrad
-from tangrad.plugin import composite
+from tangrad.plugin import Tensor, composite
 
 
 def least_error(row: Any, bins: int, ratio: float, bits: int) -> tuple[float, float]:
@@ -54,15 +54,10 @@ def _error(row: Any, low: Any, high: Any, bits: int) -> float:
     return math.sqrt(float((off * off).sum()))
 
 
-@composite(
-    "choose_qparams_optimized(Tensor input, int numel, int n_bins, float ratio, int bit_width)"
-    " -> (Tensor, Tensor)",
-    method=False,
-    samples=lambda s: [],
-)
+@composite(method=False, samples=lambda s: [])
 def choose_qparams_optimized(
-    input: Any, numel: int, n_bins: int, ratio: float, bit_width: int
-) -> Any:
+    input: Tensor, numel: int, n_bins: int, ratio: float, bit_width: int
+) -> tuple[Tensor, Tensor]:
     """Search the range of numbers that loses least when it is quantized to few bits.
 
     Args:

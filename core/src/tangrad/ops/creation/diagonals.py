@@ -9,27 +9,34 @@ from typing import Any
 import tangrad
 from tangrad.ops.creation.empty_full import allocate, finished, require_strided, written
 from tangrad.ops.definition.define import composite
+from tangrad.ops.definition.signature import (
+    Device,
+    DType,
+    Scalar,
+    Tensor,
+    TensorLayout,
+    WrittenTensor,
+)
 from tangrad.ops.views.geometry import wrap_dim
 from tangrad.ops.views.slicing import diagonal_backward
 from tangrad.tensor.construct import index_vector
 
 
 @composite(
-    "eye(int n, int? m=None, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False, Tensor? out=None) -> Tensor",
     samples=lambda s: [s(3), s(2, 4), s(3, 1), s(0)],
     errors=lambda s: [(s(-1), RuntimeError, "greater or equal to 0")],
 )
 def eye(
     n: int,
-    m: int | None,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
+    m: int | None = None,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Make a matrix with ones on the diagonal and zeros elsewhere."""
     require_strided(layout)
     m = n if m is None else m
@@ -104,8 +111,6 @@ def _below(row: int, col: int, offset: int) -> int:
 
 
 @composite(
-    "tril_indices(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool pin_memory=False, bool requires_grad=False) -> Tensor",
     samples=lambda s: [s(3, 3), s(2, 4, 1), s(3, 2, -1), s(0, 2)],
     errors=lambda s: [
         (s(-1, 2), RuntimeError, "non-negative"),
@@ -115,20 +120,19 @@ def _below(row: int, col: int, offset: int) -> int:
 def tril_indices(
     row: int,
     col: int,
-    offset: int,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    pin_memory: bool,
-    requires_grad: bool,
-) -> Any:
+    offset: int = 0,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
     """List the places on and below a diagonal of a matrix: their rows and their columns."""
     return finished(_triangle(row, col, offset, dtype, layout, device, lower=True), requires_grad)
 
 
 @composite(
-    "triu_indices(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool pin_memory=False, bool requires_grad=False) -> Tensor",
     samples=lambda s: [s(3, 3), s(2, 4, 1), s(3, 2, -1), s(0, 2)],
     errors=lambda s: [
         (s(-1, 2), RuntimeError, "non-negative"),
@@ -138,26 +142,26 @@ def tril_indices(
 def triu_indices(
     row: int,
     col: int,
-    offset: int,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    pin_memory: bool,
-    requires_grad: bool,
-) -> Any:
+    offset: int = 0,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
     """List the places on and above a diagonal of a matrix: their rows and their columns."""
     return finished(_triangle(row, col, offset, dtype, layout, device, lower=False), requires_grad)
 
 
 @composite(
-    "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
     samples=lambda s: [s(s.tensor(3)), s(s.tensor(2, 3), 1), s(s.tensor(2, 2), -1, 0, 2)],
     errors=lambda s: [
         (s(s.tensor(2), 0, 1, 1), RuntimeError, "identical"),
         (s(s.tensor(2), 0, 0, 3), IndexError, "Dimension out of range"),
     ],
 )
-def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
+def diag_embed(self: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Put the last dimension on a diagonal of two new dimensions of a tensor of zeros."""
     ndim = self.ndim
     dim1, dim2 = wrap_dim(dim1, ndim + 1), wrap_dim(dim2, ndim + 1)
@@ -170,13 +174,12 @@ def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
 
 
 @composite(
-    "diag(Tensor self, int diagonal=0) -> Tensor",
     strict_out_dtype=True,
     out=True,
     samples=lambda s: [s(s.tensor(3)), s(s.tensor(2, 3), 1), s(s.tensor(2), -1)],
     errors=lambda s: [(s(s.tensor(2, 2, 2)), RuntimeError, "Supports 1D or 2D|1- or 2-D")],
 )
-def diag(self: Any, diagonal: int) -> Any:
+def diag(self: Tensor, diagonal: int = 0) -> Tensor:
     """Take a diagonal of a matrix, or make a matrix with a vector as diagonal."""
     if self.ndim not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {self.ndim}D")
@@ -186,7 +189,6 @@ def diag(self: Any, diagonal: int) -> Any:
 
 
 @composite(
-    "diagflat(Tensor self, int offset=0) -> Tensor",
     samples=lambda s: [
         s(s.tensor(3)),
         s(s.tensor(2, 2, strided=True), 1),
@@ -194,13 +196,12 @@ def diag(self: Any, diagonal: int) -> Any:
         s(s.tensor(0)),
     ],
 )
-def diagflat(self: Any, offset: int) -> Any:
+def diagflat(self: Tensor, offset: int = 0) -> Tensor:
     """Make a matrix of zeros with all elements, in order, on a diagonal."""
     return diag_embed(self.reshape((-1,)), offset)
 
 
 @composite(
-    "fill_diagonal_(Tensor! self, Scalar fill_value, bool wrap=False) -> Tensor",
     function=False,
     samples=lambda s: [
         s(s.tensor(3, 4), 1),
@@ -214,7 +215,7 @@ def diagflat(self: Any, offset: int) -> Any:
         (s(s.tensor(3, 3, 2), 1), RuntimeError, "equal length"),
     ],
 )
-def fill_diagonal_(self: Any, fill_value: Any, wrap: bool) -> Any:
+def fill_diagonal_(self: WrittenTensor, fill_value: Scalar, wrap: bool = False) -> Tensor:
     """Overwrite the main diagonal by a number; of more dimensions, which are equal, as well.
 
     Args:

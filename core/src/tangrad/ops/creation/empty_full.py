@@ -9,6 +9,15 @@ import tangrad
 from tangrad import _C
 from tangrad.ops.creation.kept_strides import kept_stride, stride_in_order
 from tangrad.ops.definition.define import composite
+from tangrad.ops.definition.signature import (
+    Device,
+    DType,
+    MemoryFormat,
+    Operand,
+    Scalar,
+    Tensor,
+    TensorLayout,
+)
 from tangrad.ops.views.geometry import Ints
 from tangrad.tensor import memory
 
@@ -119,23 +128,21 @@ def _allocated(size: Ints, dtype: Any, device: Any, memory_format: Any) -> Any:
 
 
 @composite(
-    "empty(int[] size, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
-    " Tensor? out=None) -> Tensor",
     c_implementation="empty",
     samples=lambda s: [s((2, 3)), s(()), s((0, 2))],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
 )
 def empty(
     size: Ints,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    memory_format: Any,
-    out: Any,
-) -> Any:
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Make a tensor whose elements are not initialised.
 
     Args:
@@ -154,8 +161,6 @@ def empty(
 
 
 @composite(
-    "empty_permuted(int[] size, int[] physical_layout, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
     samples=lambda s: [s((2, 3, 4), (2, 0, 1)), s((2, 3), (0, 1)), s((), ()), s((0, 2), (1, 0))],
     errors=lambda s: [
         (s((2, 3), (1,)), RuntimeError, "does not match the length"),
@@ -166,12 +171,13 @@ def empty(
 def empty_permuted(
     size: Ints,
     physical_layout: Ints,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Make a dense tensor, not initialised, whose dimensions lie in memory in a given order.
 
     Args:
@@ -202,8 +208,6 @@ def empty_permuted(
 
 
 @composite(
-    "empty_strided(int[] size, int[] stride, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
     samples=lambda s: [s((2, 3), (1, 2)), s((2,), (4,)), s((), ())],
     errors=lambda s: [
         (s((2, 3), (1,)), RuntimeError, "mismatch|same"),
@@ -213,12 +217,13 @@ def empty_permuted(
 def empty_strided(
     size: Ints,
     stride: Ints,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Make a tensor of given shape and stride whose elements are not initialised."""
     require_strided(layout)
     check_size(size)
@@ -245,21 +250,19 @@ def _empty_like(x: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
 
 
 @composite(
-    "empty_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None)"
-    " -> Tensor",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3, strided=True)), s(s.tensor())],
 )
 def empty_like(
-    input: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    memory_format: Any,
-) -> Any:
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None,
+) -> Tensor:
     """Make a tensor like another, whose elements are not initialised.
 
     Args:
@@ -280,21 +283,20 @@ def empty_like(
 
 
 @composite(
-    "zeros(int[] size, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False, Tensor? out=None) -> Tensor",
     c_implementation="zeros",
     samples=lambda s: [s((2, 3)), s(()), s((0, 2))],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
 )
 def zeros(
     size: Ints,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Make a tensor of zeros."""
     if out is not None:
         return written(out, size, dtype, device, layout).fill_(0)
@@ -304,21 +306,20 @@ def zeros(
 
 
 @composite(
-    "ones(int[] size, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False, Tensor? out=None) -> Tensor",
     c_implementation="ones",
     samples=lambda s: [s((2, 3)), s(()), s((0, 2))],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
 )
 def ones(
     size: Ints,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Make a tensor of ones."""
     require_strided(layout)
     if out is not None:
@@ -348,9 +349,6 @@ def _check_one_value(name: str, value: Any) -> None:
 
 
 @composite(
-    "full(int[] size, Operand fill_value, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
-    " Tensor? out=None) -> Tensor",
     method=False,
     samples=lambda s: [s((2, 3), 2), s((), 1.5), s((2,), True), s((0,), 1)],
     errors=lambda s: [
@@ -360,14 +358,15 @@ def _check_one_value(name: str, value: Any) -> None:
 )
 def full(
     size: Ints,
-    fill_value: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
+    fill_value: Operand,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Make a tensor of one value; its dtype follows from the value unless given."""
     _check_one_value("full", fill_value)
     require_strided(layout)
@@ -378,22 +377,20 @@ def full(
 
 
 @composite(
-    "zeros_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None)"
-    " -> Tensor",
     c_implementation="zeros_like",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3, strided=True)), s(s.tensor())],
 )
 def zeros_like(
-    input: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    memory_format: Any,
-) -> Any:
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None,
+) -> Tensor:
     """Make a tensor of zeros like another."""
     kind = (input.dtype if dtype is None else dtype, input.device if device is None else device)
     if (made := _of_layout(layout, input.shape, *kind, requires_grad)) is not None:
@@ -402,44 +399,40 @@ def zeros_like(
 
 
 @composite(
-    "ones_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None)"
-    " -> Tensor",
     c_implementation="ones_like",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3, strided=True)), s(s.tensor())],
 )
 def ones_like(
-    input: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    memory_format: Any,
-) -> Any:
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None,
+) -> Tensor:
     """Make a tensor of ones like another."""
     require_strided(layout)
     return finished(_empty_like(input, dtype, device, memory_format).fill_(1), requires_grad)
 
 
 @composite(
-    "full_like(Tensor input, Operand fill_value, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
-    " memory_format? memory_format=None) -> Tensor",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3), 2), s(s.tensor(2, 3, strided=True), 1), s(s.tensor(), 0)],
 )
 def full_like(
-    input: Any,
-    fill_value: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    memory_format: Any,
-) -> Any:
+    input: Tensor,
+    fill_value: Operand,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None,
+) -> Tensor:
     """Make a tensor of one value like another."""
     _check_one_value("full_like", fill_value)
     require_strided(layout)
@@ -448,21 +441,20 @@ def full_like(
 
 
 @composite(
-    "new_empty(Tensor self, int[] size, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
     c_implementation="new_empty",
     function=False,
     samples=lambda s: [s(s.tensor(2), (2, 3)), s(s.tensor(2), ())],
 )
 def new_empty(
-    self: Any,
+    self: Tensor,
     size: Ints,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Make an uninitialised tensor of the dtype and device of this one."""
     require_strided(layout)
     made = allocate(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
@@ -470,21 +462,20 @@ def new_empty(
 
 
 @composite(
-    "new_zeros(Tensor self, int[] size, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
     c_implementation="new_zeros",
     function=False,
     samples=lambda s: [s(s.tensor(2), (2, 3)), s(s.tensor(2), ())],
 )
 def new_zeros(
-    self: Any,
+    self: Tensor,
     size: Ints,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Make a tensor of zeros of the dtype and device of this one."""
     require_strided(layout)
     made = allocate(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
@@ -492,44 +483,38 @@ def new_zeros(
 
 
 @composite(
-    "new_ones(Tensor self, int[] size, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
     c_implementation="new_ones",
     function=False,
     samples=lambda s: [s(s.tensor(2), (2, 3)), s(s.tensor(2), ())],
 )
 def new_ones(
-    self: Any,
+    self: Tensor,
     size: Ints,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Make a tensor of ones of the dtype and device of this one."""
     require_strided(layout)
     made = allocate(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
     return finished(made.fill_(1), requires_grad)
 
 
-@composite(
-    "new_full(Tensor self, int[] size, Operand fill_value, *, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False) -> Tensor",
-    function=False,
-    samples=lambda s: [s(s.tensor(2), (2, 3), 2), s(s.tensor(2), (), 1)],
-)
+@composite(function=False, samples=lambda s: [s(s.tensor(2), (2, 3), 2), s(s.tensor(2), (), 1)])
 def new_full(
-    self: Any,
+    self: Tensor,
     size: Ints,
-    fill_value: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
+    fill_value: Operand,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Make a tensor of one value of the dtype and device of this one."""
     _check_one_value("new_full", fill_value)
     require_strided(layout)
@@ -537,23 +522,18 @@ def new_full(
     return finished(made.fill_(fill_value), requires_grad)
 
 
-@composite(
-    "new_empty_strided(Tensor self, int[] size, int[] stride, *, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False) -> Tensor",
-    function=False,
-    samples=lambda s: [s(s.tensor(2), (2, 3), (1, 2))],
-)
+@composite(function=False, samples=lambda s: [s(s.tensor(2), (2, 3), (1, 2))])
 def new_empty_strided(
-    self: Any,
+    self: Tensor,
     size: Ints,
     stride: Ints,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Make an uninitialised tensor of given stride of the dtype and device of this one."""
     return empty_strided(
         size,
@@ -565,14 +545,16 @@ def new_empty_strided(
     )
 
 
-@composite(
-    "scalar_tensor(Scalar s, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False) -> Tensor",
-    samples=lambda s: [s(2), s(1.5)],
-)
+@composite(samples=lambda s: [s(2), s(1.5)])
 def scalar_tensor(
-    s: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool, pin_memory: bool
-) -> Any:
+    s: Scalar,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Make a zero-dimensional tensor of the default dtype (or `dtype`) of a number."""
     require_strided(layout)
     return finished(allocate((), dtype, device, None).fill_(s), requires_grad)

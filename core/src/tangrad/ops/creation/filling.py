@@ -8,6 +8,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import at_all_sizes, composite, op, pointwise
+from tangrad.ops.definition.signature import Operand, Tensor, WrittenTensor
 from tangrad.tensor.overlapping import fill_masked
 from tangrad.tensor.ranges import require_fit
 
@@ -55,24 +56,19 @@ fill_ = op(
 
 
 @composite(
-    "fill(Tensor self, Operand value) -> Tensor",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3), 2), s(s.tensor(3, 2, strided=True), 0), s(s.tensor(), 1)],
     errors=lambda s: [(s(s.tensor(2), s.tensor(2)), RuntimeError, "0-dimension value tensor")],
 )
-def fill(self: Any, value: Any) -> Any:
+def fill(self: Tensor, value: Operand) -> Tensor:
     """Make a tensor like another, all of one value; where that is a tensor it has a gradient."""
     # The elements need not be read unless someone is to see that the result is made from them.
     seen = self.requires_grad or _C.get_intercept() is not None
     return (self.clone() if seen else tangrad.empty_like(self)).fill_(value)
 
 
-@composite(
-    "zero_(Tensor! self) -> Tensor",
-    c_implementation="zero",
-    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
-)
-def zero_(self: Any) -> Any:
+@composite(c_implementation="zero", samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())])
+def zero_(self: WrittenTensor) -> Tensor:
     """Overwrite every element by zero."""
     return self.fill_(0)
 
@@ -135,7 +131,6 @@ def _filling(self: Any, value: Any, mask: Any) -> Any:
 
 
 @composite(
-    "masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor",
     c_implementation="masked_fill",
     inplace=True,
     writes=lambda self, mask, value: _masked_fill.inplace(self, mask, _filling(self, value, mask)),
@@ -156,7 +151,7 @@ def _filling(self: Any, value: Any, mask: Any) -> Any:
         (s(s.tensor(2), s.mask(2), s.tensor(2)), RuntimeError, "0-dimensional value tensor"),
     ],
 )
-def masked_fill(self: Any, mask: Any, value: Any) -> Any:
+def masked_fill(self: Tensor, mask: Tensor, value: Operand) -> Tensor:
     """Replace the elements where `mask` is true by a value, which is cast to the dtype.
 
     Args:

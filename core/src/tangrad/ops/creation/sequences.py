@@ -15,6 +15,7 @@ from tangrad.ops.creation.empty_full import (
     written,
 )
 from tangrad.ops.definition.define import at_all_sizes, composite, op, overload
+from tangrad.ops.definition.signature import Device, DType, Operand, Scalar, Tensor, TensorLayout
 from tangrad.tensor.construct import tensor
 from tangrad.tensor.ranges import require_fit
 
@@ -180,9 +181,6 @@ def _arange(
 
 
 @composite(
-    "arange_step(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False, Tensor? out=None) -> Tensor",
     function=False,
     method=False,
     samples=lambda s: [s(1, 4), s(1, 7, 2), s(5, 0, -2), s(0.0, 1.0, 0.25), s(2, 2)],
@@ -194,16 +192,17 @@ def _arange(
     ],
 )
 def arange_step(
-    start: Any,
-    end: Any,
-    step: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
+    start: Scalar,
+    end: Scalar,
+    step: Scalar = 1,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Make a vector of start, start + step, ... below end.
 
     Integers make int64, others the default dtype.
@@ -212,8 +211,6 @@ def arange_step(
 
 
 @composite(
-    "arange_end(Scalar end, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False, Tensor? out=None) -> Tensor",
     function=False,
     method=False,
     samples=lambda s: [s(4), s(0), s(2.5)],
@@ -221,8 +218,15 @@ def arange_step(
     errors=lambda s: [(s(-1), RuntimeError, "inconsistent with step sign")],
 )
 def arange_end(
-    end: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool, pin_memory: bool, out: Any
-) -> Any:
+    end: Scalar,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Make a vector of 0, 1, ... below end."""
     return _arange(0, end, 1, dtype, layout, device, requires_grad, out)
 
@@ -231,9 +235,7 @@ arange = overload("arange", "arange_end", "arange_step", method=False)
 
 
 @composite(
-    "range(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False, Tensor? out=None) -> Tensor",
+    "range",
     method=False,
     samples=lambda s: [s(1, 4), s(1, 6, 2), s(5, 0, -2), s(0.0, 1.0, 0.25), s(2, 2)],
     errors=lambda s: [
@@ -243,16 +245,17 @@ arange = overload("arange", "arange_end", "arange_step", method=False)
     ],
 )
 def range_(
-    start: Any,
-    end: Any,
-    step: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
+    start: Scalar,
+    end: Scalar,
+    step: Scalar = 1,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Make a vector of start, start + step, ... up to end, which is included; use `arange`.
 
     The dtype is the default one, of integers, too.
@@ -382,9 +385,6 @@ def _write_spaced(vector: Any, start: Any, end: Any) -> Any:
 
 
 @composite(
-    "linspace(Operand start, Operand end, int steps, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False, Tensor? out=None)"
-    " -> Tensor",
     method=False,
     samples=lambda s: [
         s(0, 1, 5),
@@ -401,16 +401,17 @@ def _write_spaced(vector: Any, start: Any, end: Any) -> Any:
     ],
 )
 def linspace(
-    start: Any,
-    end: Any,
+    start: Operand,
+    end: Operand,
     steps: int,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Make a vector of evenly spaced numbers from start to end, both included."""
     kind = _C.get_default_dtype() if dtype is None else dtype
     plain = type(start) in (int, float) and type(end) in (int, float) and layout is out is None
@@ -437,25 +438,23 @@ def linspace(
 
 
 @composite(
-    "logspace(Operand start, Operand end, int steps, float base=10.0, *, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False, Tensor? out=None) -> Tensor",
     method=False,
     samples=lambda s: [s(0, 2, 5), s(-1, 1, 3, 2.0), s(1, 2, 1), s(0, 1, 0)],
     errors=lambda s: [(s(0, 1, -1), RuntimeError, "steps must be non-negative")],
 )
 def logspace(
-    start: Any,
-    end: Any,
+    start: Operand,
+    end: Operand,
     steps: int,
-    base: float,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
+    base: float = 10.0,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Make a vector of the powers of base whose exponents are evenly spaced."""
     require_strided(layout)
     _check_steps(steps)

@@ -7,7 +7,7 @@ make.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tangrad import _C
@@ -19,6 +19,7 @@ from tangrad.ops.definition.fields import Examples, Forms, names_in
 from tangrad.ops.definition.pointwise import PointwiseDefinition
 from tangrad.ops.definition.return_types import structseq
 from tangrad.ops.definition.schema import Schema
+from tangrad.ops.definition.signature import by_position, schema_of
 
 __all__ = ["at_all_sizes", "composite", "op", "overload", "pointwise", "reduction", "scan", "view"]
 
@@ -259,15 +260,26 @@ def _with_random_state(schema: str) -> str:
     return f"{head}{star}, any seed=None, any offset=None) {arrow} {tail}"
 
 
-def composite(schema: str, **said: Any) -> Callable[[Callable[..., Any]], _C.Op]:
-    """Define an op as tensor code on other ops; a decorator."""
+def composite(
+    schema: str = "", *, result_names: Sequence[str] = (), **said: Any
+) -> Callable[[Callable[..., Any]], _C.Op]:
+    """Define an op as tensor code on other ops; a decorator.
+
+    Args:
+        schema: by default the function's signature (see `signature.py`), under the function's
+            name; a name alone is another name for it.
+        result_names: of the results, where they are several and the signature is the schema.
+        said: fields of every op (see `fields.py`).
+    """
 
     def wrap(function: Callable[..., Any]) -> _C.Op:
         said.setdefault("doc", function.__doc__)
+        text = schema
+        if "(" not in schema:
+            text = schema_of(function, schema or function.__name__, result_names)
+            by_position(function)
         return _make(
-            "composite",
-            Definition(Schema(schema), function_body=function, **said),
-            function=function,
+            "composite", Definition(Schema(text), function_body=function, **said), function=function
         )
 
     return wrap

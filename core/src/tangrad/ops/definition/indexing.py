@@ -73,7 +73,7 @@ def _is_language(path: Path, folder: Path) -> bool:
 def _definitions(path: Path, family: str) -> Iterator[Definition]:
     for statement in ast.parse(path.read_text("utf-8"), str(path)).body:
         for call in _defining_calls(statement):
-            yield _read(call, path, family)
+            yield _read(call, path, family, getattr(statement, "name", ""))
 
 
 def _with_in_place_overloads(found: list[Definition]) -> Iterator[Definition]:
@@ -98,13 +98,17 @@ def _defining_calls(statement: ast.stmt) -> Iterator[ast.Call]:
         match candidate:
             case ast.Call(func=ast.Name(id=form)) if form in FORMS:
                 yield candidate
+            case ast.Call(func=ast.Call(func=ast.Name(id="composite")) as made):
+                yield made  # of a function that a template gives
 
 
-def _read(call: ast.Call, path: Path, family: str) -> Definition:
+def _read(call: ast.Call, path: Path, family: str, function: str) -> Definition:
     place = f"{path}:{call.lineno}"
     match call.args:
         case [ast.Constant(value=str(schema)), *_]:
             pass
+        case [] if function:  # a composite: its signature is its schema
+            schema = function
         case _:
             raise SystemExit(f"{place}: the first argument of a definition is a literal schema")
     members = [argument.value for argument in call.args[1:] if isinstance(argument, ast.Constant)]

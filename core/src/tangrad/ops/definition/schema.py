@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 _SIGNATURE = re.compile(r"\s*[\w:]+\s*\(.*\)\s*(->[^>]*)?", re.DOTALL)
@@ -10,6 +11,7 @@ _TENSOR = r"Tensor(\[\])?(\s+\w+)?"
 _RETURNS = re.compile(
     rf"any|bool|int|float|str|dtype|Tensor(\[\])?|\(\s*({_TENSOR}(\s*,\s*{_TENSOR})*)?\s*\)"
 )
+_NESTED = re.compile(r"[('\"]|\[[^\]]|,\s*\Z")
 KEYWORD_ALIASES = {
     "input": "self",
     "self": "input",
@@ -20,6 +22,9 @@ KEYWORD_ALIASES = {
     "x2": "other",
     "keepdims": "keepdim",
 }
+
+
+_WORDS = {"None": None, "True": True, "False": False, "inf": float("inf"), "-inf": -float("inf")}
 
 
 class Param:
@@ -111,6 +116,8 @@ TENSOR_TYPES = ("Tensor", "Tensor?", "Tensor[]", "Operand")
 
 def split(text: str) -> list[str]:
     """Return the parts between the commas that are outside of brackets and quotes."""
+    if not _NESTED.search(text):
+        return [part.strip() for part in text.split(",")] if text.strip() else []
     parts, depth, start, quote = [], 0, 0, ""
     for i, c in enumerate(text):
         if quote:
@@ -134,24 +141,32 @@ def _parse_params(text: str, whole: str) -> list[Param]:
         if part == "*":
             keyword_only = True
             continue
-        declared, equals, default = part.partition("=")
-        type_, _, name = declared.strip().rpartition(" ")
-        type_ = type_.strip()
-        if not type_:
-            raise ValueError(f"parameter '{part}' of '{whole}' has no type")
-        written = type_.endswith("!")
-        type_, length = _base_type(type_.rstrip("!"))
         try:
-            value = _literal(default.strip()) if equals else REQUIRED
-        except (ValueError, IndexError):
-            raise ValueError(
-                f"parameter '{part}' of '{whole}' has no default that is a number, a text in "
-                "quotes, a list, True, False, None or inf"
-            ) from None
-        if length and isinstance(value, int):
-            value = (value,) * length
-        params.append(Param(name.strip(), type_, value, keyword_only, length, written))
+            name, type_, default, length, written = _parse_param(part)
+        except ValueError as error:
+            raise ValueError(f"parameter '{part}' of '{whole}' {error}") from None
+        params.append(Param(name, type_, default, keyword_only, length, written))
     return params
+
+
+@cache  # most parameters are those of many ops
+def _parse_param(part: str) -> tuple[str, str, Any, int, bool]:
+    declared, equals, default = part.partition("=")
+    type_, _, name = declared.strip().rpartition(" ")
+    type_ = type_.strip()
+    if not type_:
+        raise ValueError("has no type")
+    written = type_.endswith("!")
+    type_, length = _base_type(type_.rstrip("!"))
+    try:
+        value = _literal(default.strip()) if equals else REQUIRED
+    except (ValueError, IndexError):
+        raise ValueError(
+            "has no default that is a number, a text in quotes, a list, True, False, None or inf"
+        ) from None
+    if length and isinstance(value, int):
+        value = (value,) * length
+    return name.strip(), type_, value, length, written
 
 
 def _base_type(text: str) -> tuple[str, int]:
@@ -163,9 +178,8 @@ def _base_type(text: str) -> tuple[str, int]:
 
 
 def _literal(text: str) -> Any:
-    words = {"None": None, "True": True, "False": False, "inf": float("inf"), "-inf": float("-inf")}
-    if text in words:
-        return words[text]
+    if text in _WORDS:
+        return _WORDS[text]
     if text[0] in "'\"":
         return text[1:-1]
     if text[0] in "([":

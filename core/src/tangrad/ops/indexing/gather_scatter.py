@@ -6,6 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, op, overload
+from tangrad.ops.definition.signature import Dim, Scalar, Tensor
 from tangrad.ops.indexing.index import check_exact, require_integer_index
 from tangrad.ops.views.geometry import batched_front
 from tangrad.tensor.ranges import require_fit
@@ -343,7 +344,6 @@ def _scatter_multiply_jvp(
 
 
 @composite(
-    "scatter_with_reduce(Tensor self, dim dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
     inplace=True,
     strict_out_dtype=True,
     out=True,
@@ -362,7 +362,9 @@ def _scatter_multiply_jvp(
         )
     ],
 )
-def scatter_with_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str) -> Any:
+def scatter_with_reduce(
+    self: Tensor, dim: Dim, index: Tensor, src: Tensor, *, reduce: str
+) -> Tensor:
     """Add or multiply src into places along one dimension."""
     if reduce not in ("add", "multiply"):
         raise RuntimeError(f"reduce argument must be either add or multiply, got {reduce!r}")
@@ -371,8 +373,6 @@ def scatter_with_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str) 
 
 
 @composite(
-    "scatter_value_with_reduce(Tensor self, dim dim, Tensor index, Scalar value, *, str reduce)"
-    " -> Tensor",
     inplace=True,
     strict_out_dtype=True,
     out=True,
@@ -384,7 +384,9 @@ def scatter_with_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str) 
     ],
     oracle="scatter",
 )
-def scatter_value_with_reduce(self: Any, dim: int, index: Any, value: Any, reduce: str) -> Any:
+def scatter_value_with_reduce(
+    self: Tensor, dim: Dim, index: Tensor, value: Scalar, *, reduce: str
+) -> Tensor:
     """Add or multiply a number into places along one dimension."""
     return scatter_with_reduce(self, dim, index, self.new_full(index.shape, value), reduce=reduce)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.signature import Dim, Tensor
 from tangrad.ops.views.geometry import Ints, batched_front, numel_of
 from tangrad.tensor.indexing import are_positions, lower_indices, warn_of_bytes
 from tangrad.tensor.memory import suggested_format
@@ -290,7 +291,6 @@ def _write_at(self: Any, indices: Sequence[Any], values: Any, accumulate: bool) 
 
 
 @composite(
-    "index_put(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor",
     allows_none_in_list=True,
     inplace=True,
     writes=_write_at,
@@ -310,7 +310,9 @@ def _write_at(self: Any, indices: Sequence[Any], values: Any, accumulate: bool) 
         (s(s.tensor(3), (s.tensor(1),), s.tensor(1)), IndexError, "must be long"),
     ],
 )
-def index_put(self: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> Any:
+def index_put(
+    self: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False
+) -> Tensor:
     """Write values at places given by index tensors, one per dimension or None.
 
     Args:
@@ -473,13 +475,12 @@ nonzero_table = op(
 
 
 @composite(
-    "nonzero(Tensor input, *, bool as_tuple=False) -> Tensor",
     strict_out_dtype=True,
     out=True,
     shape_depends_on_data=True,
     samples=lambda s: [s(s.mask(2, 3)), s(s.mask(2, 3), as_tuple=True), s(s.integers(0, 2, 3))],
 )
-def nonzero(input: Any, as_tuple: bool) -> Any:
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Tensor:
     """List the places of the elements that are not zero.
 
     Args:
@@ -491,18 +492,13 @@ def nonzero(input: Any, as_tuple: bool) -> Any:
     return table.unbind()
 
 
-@composite(
-    "argwhere(Tensor self) -> Tensor",
-    shape_depends_on_data=True,
-    samples=lambda s: [s(s.mask(2, 3)), s(s.tensor(3))],
-)
-def argwhere(self: Any) -> Any:
+@composite(shape_depends_on_data=True, samples=lambda s: [s(s.mask(2, 3)), s(s.tensor(3))])
+def argwhere(self: Tensor) -> Tensor:
     """List the places of the elements that are not zero, one row per element."""
     return nonzero_table(self).t()
 
 
 @composite(
-    "take(Tensor self, Tensor index) -> Tensor",
     strict_out_dtype=True,
     strict_out=True,
     out=True,
@@ -517,14 +513,13 @@ def argwhere(self: Any) -> Any:
         (s(s.tensor(3), s.tensor(1, dtype="float32")), (RuntimeError, IndexError), "int64|dtype"),
     ],
 )
-def take(self: Any, index: Any) -> Any:
+def take(self: Tensor, index: Tensor) -> Tensor:
     """Read the flattened tensor at flat positions; the result has the shape of `index`."""
     require_integer_index("take", index, ("int64",))
     return advanced_index(self.reshape((-1,)), [index])
 
 
 @composite(
-    "take_along_dim(Tensor self, Tensor indices, dim? dim=None) -> Tensor",
     strict_out_dtype=True,
     strict_out=True,
     out=True,
@@ -537,7 +532,7 @@ def take(self: Any, index: Any) -> Any:
         (s(s.tensor(2, 3), s.integers(0, 2, 2), 1), RuntimeError, "same number of dimensions")
     ],
 )
-def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
+def take_along_dim(self: Tensor, indices: Tensor, dim: Dim | None = None) -> Tensor:
     """Read along one dimension, broadcasting the others; without `dim`, read flat positions."""
     if indices.dtype is not tangrad.int64:
         raise RuntimeError(
@@ -564,7 +559,6 @@ def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
 
 
 @composite(
-    "one_hot(Tensor self, int num_classes=-1) -> Tensor",
     shape_depends_on_data=True,
     namespace="nn",
     samples=lambda s: [
@@ -580,7 +574,7 @@ def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
         (s(s.tensor(2, dtype="float32"), 2), RuntimeError, "int64|index tensor"),
     ],
 )
-def one_hot(self: Any, num_classes: int) -> Any:
+def one_hot(self: Tensor, num_classes: int = -1) -> Tensor:
     """Write class numbers as vectors that are one at the class and zero elsewhere.
 
     Args:

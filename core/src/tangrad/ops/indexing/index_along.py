@@ -6,6 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, op, overload
+from tangrad.ops.definition.signature import Dim, Tensor
 from tangrad.ops.indexing.gather_scatter import (
     accumulate,
     assign,
@@ -363,7 +364,6 @@ index_fill_scalar = op(
 
 
 @composite(
-    "index_fill_tensor(Tensor self, dim dim, Tensor index, Tensor value) -> Tensor",
     inplace=True,
     overlapping=fill_indices,
     function=False,
@@ -378,7 +378,7 @@ index_fill_scalar = op(
         )
     ],
 )
-def index_fill_tensor(self: Any, dim: int, index: Any, value: Any) -> Any:
+def index_fill_tensor(self: Tensor, dim: Dim, index: Tensor, value: Tensor) -> Tensor:
     """Overwrite the listed indices of one dimension by a zero-dimensional tensor."""
     if value.ndim:
         raise RuntimeError(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tangrad.ops.definition.define import composite
+from tangrad.ops.definition.signature import Scalar, Tensor
 from tangrad.ops.indexing.index import index_put
 
 
@@ -15,7 +16,6 @@ def _brought_inside(self: Any, indices: Sequence[Any]) -> list[Any]:
 
 
 @composite(
-    "_unsafe_masked_index(Tensor self, Tensor mask, Tensor[] indices, Scalar fill) -> Tensor",
     method=False,
     samples=lambda s: [
         s(s.tensor(3, 4), s.mask(5), [s.integers(-3, 3, 5), s.integers(0, 4, 5)], 1),
@@ -23,7 +23,9 @@ def _brought_inside(self: Any, indices: Sequence[Any]) -> list[Any]:
         s(s.tensor(3), s.values([True, False], dtype="bool"), [s.values([1, 9], dtype="int64")], 0),
     ],
 )
-def _unsafe_masked_index(self: Any, mask: Any, indices: Sequence[Any], fill: Any) -> Any:
+def _unsafe_masked_index(
+    self: Tensor, mask: Tensor, indices: Sequence[Tensor], fill: Scalar
+) -> Tensor:
     """Read the places given by index tensors, and `fill` where the mask is False.
 
     Args:
@@ -33,8 +35,6 @@ def _unsafe_masked_index(self: Any, mask: Any, indices: Sequence[Any], fill: Any
 
 
 @composite(
-    "_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor[] indices,"
-    " Tensor values) -> Tensor",
     method=False,
     samples=lambda s: [
         s(s.tensor(3, 4), s.mask(5), [s.integers(0, 3, 5), s.integers(0, 4, 5)], s.tensor(5)),
@@ -48,8 +48,8 @@ def _unsafe_masked_index(self: Any, mask: Any, indices: Sequence[Any], fill: Any
     ],
 )
 def _unsafe_masked_index_put_accumulate(
-    self: Any, mask: Any, indices: Sequence[Any], values: Any
-) -> Any:
+    self: Tensor, mask: Tensor, indices: Sequence[Tensor], values: Tensor
+) -> Tensor:
     """Add values at the places given by index tensors, where the mask is True.
 
     Args:

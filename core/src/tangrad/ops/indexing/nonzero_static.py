@@ -8,10 +8,10 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import composite
+from tangrad.ops.definition.signature import Tensor
 
 
 @composite(
-    "nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor",
     out=True,
     samples=lambda s: [
         s(s.mask(2, 3), size=8),
@@ -22,7 +22,7 @@ from tangrad.ops.definition.define import composite
     ],
     errors=lambda s: [(s(s.tensor(3), size=-1), RuntimeError, "non-negative")],
 )
-def nonzero_static(self: Any, size: int, fill_value: int) -> Any:
+def nonzero_static(self: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """List the places of the elements that are not zero, cut or filled up to `size` rows."""
     if size < 0:
         raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
@@ -64,7 +64,6 @@ def _as_shape(shape: Any) -> tuple[int, ...]:
 
 
 @composite(
-    "unravel_index(Tensor indices, any shape) -> Tensor[]",
     method=False,
     dtypes="integral",
     samples=lambda s: [
@@ -81,7 +80,7 @@ def _as_shape(shape: Any) -> tuple[int, ...]:
         (s(s.integers(0, 1, 1), 1.5), TypeError, "shape"),
     ],
 )
-def unravel_index(indices: Any, shape: Any) -> Any:
+def unravel_index(indices: Tensor, shape: Any) -> Sequence[Tensor]:
     """Turn flat positions in a tensor of a shape into one index tensor per dimension.
 
     Args:

@@ -6,6 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.signature import Dim, Scalar, Tensor
 from tangrad.ops.indexing.gather_scatter import (
     check_scatter,
     scatter_add,
@@ -187,8 +188,6 @@ def _scatter_reduce_samples(s: Any) -> list[Any]:
 
 
 @composite(
-    "scatter_reduce(Tensor self, dim dim, Tensor index, Tensor src, str reduce, *,"
-    " bool include_self=True) -> Tensor",
     strict_out_dtype=True,
     inplace=True,
     writes=lambda self, dim, index, src, reduce, include_self: _written(
@@ -208,8 +207,8 @@ def _scatter_reduce_samples(s: Any) -> list[Any]:
     ],
 )
 def scatter_reduce(
-    self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool
-) -> Any:
+    self: Tensor, dim: Dim, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
     """Reduce src into the places along one dimension that an index names.
 
     Args:
@@ -241,8 +240,6 @@ def _index_reduce_samples(s: Any) -> list[Any]:
 
 
 @composite(
-    "index_reduce(Tensor self, dim dim, Tensor index, Tensor source, str reduce, *,"
-    " bool include_self=True) -> Tensor",
     inplace=True,
     writes=lambda self, dim, index, source, reduce, include_self: _written(
         self, dim, index, source, reduce, include_self, index_reduce
@@ -261,8 +258,8 @@ def _index_reduce_samples(s: Any) -> list[Any]:
     ],
 )
 def index_reduce(
-    self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool
-) -> Any:
+    self: Tensor, dim: Dim, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
     """Reduce slices of source into the listed indices of one dimension.
 
     Args:
@@ -328,8 +325,6 @@ def _lengths_of(lengths: Any, offsets: Any, data: Any, axis: int, unsafe: bool) 
 
 
 @composite(
-    "segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None,"
-    " Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
     alias=("_segment_reduce",),
     method=False,
     dtypes="floating",
@@ -362,15 +357,16 @@ def _lengths_of(lengths: Any, offsets: Any, data: Any, axis: int, unsafe: bool) 
     ],
 )
 def segment_reduce(
-    data: Any,
+    data: Tensor,
     reduce: str,
-    lengths: Any,
-    indices: Any,
-    offsets: Any,
-    axis: int,
-    unsafe: bool,
-    initial: Any,
-) -> Any:
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: Scalar | None = None,
+) -> Tensor:
     """Reduce consecutive segments of a dimension to one element each.
 
     Args:
@@ -412,7 +408,6 @@ def segment_reduce(
 
 
 @composite(
-    "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
     inplace=True,
     strict_out="in place",
     samples=lambda s: [
@@ -428,7 +423,7 @@ def segment_reduce(
         (s(s.tensor(3), s.integers(0, 1, 1), s.tensor(1, dtype="int64")), RuntimeError, "dtype"),
     ],
 )
-def put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
+def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """Write the elements of source to flat positions.
 
     Args:

@@ -7,6 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.signature import Operand, Tensor
 from tangrad.ops.views.geometry import batched_front
 
 
@@ -104,8 +105,6 @@ def _as_tensor(x: Any, like: Any) -> Any:
 
 
 @composite(
-    "searchsorted(Tensor sorted_sequence, Operand self, *, bool out_int32=False,"
-    " bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
     out=True,
     strict_out_dtype=True,
     method=False,
@@ -131,8 +130,14 @@ def _as_tensor(x: Any, like: Any) -> Any:
     ],
 )
 def searchsorted(
-    sorted_sequence: Any, self: Any, out_int32: bool, right: bool, side: str | None, sorter: Any
-) -> Any:
+    sorted_sequence: Tensor,
+    self: Operand,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
     """Find where elements belong in sorted rows: the index of the first not less than each.
 
     Args:
@@ -156,8 +161,6 @@ def searchsorted(
 
 
 @composite(
-    "bucketize(Operand self, Tensor boundaries, *, bool out_int32=False, bool right=False)"
-    " -> Tensor",
     strict_out_dtype=True,
     out=True,
     samples=lambda s: [
@@ -167,7 +170,9 @@ def searchsorted(
     ],
     errors=lambda s: [(s(s.tensor(3), s.tensor(2, 2)), RuntimeError, "must be 1 dimension")],
 )
-def bucketize(self: Any, boundaries: Any, out_int32: bool, right: bool) -> Any:
+def bucketize(
+    self: Operand, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
     """Find the interval between sorted boundaries that each element is in.
 
     Args:

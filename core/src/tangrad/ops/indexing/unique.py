@@ -6,6 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.signature import Dim, Operand, Tensor
 from tangrad.ops.views.geometry import numel_of
 
 
@@ -107,16 +108,18 @@ def _errors(s: Any) -> list[Any]:
 
 
 @composite(
-    "unique(Tensor input, bool sorted=True, bool return_inverse=False, bool return_counts=False,"
-    " dim? dim=None) -> Tensor",
     dtypes="bool integral floating",
     shape_depends_on_data=True,
     samples=_samples,
     errors=_errors,
 )
 def unique(
-    input: Any, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None
-) -> Any:
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: Dim | None = None,
+) -> Tensor:
     """List the distinct elements, in ascending order; every NaN is distinct.
 
     Args:
@@ -137,16 +140,14 @@ def unique(
 
 
 @composite(
-    "unique_consecutive(Tensor input, bool return_inverse=False, bool return_counts=False,"
-    " dim? dim=None) -> Tensor",
     dtypes="bool integral floating",
     shape_depends_on_data=True,
     samples=_samples,
     errors=_errors,
 )
 def unique_consecutive(
-    input: Any, return_inverse: bool, return_counts: bool, dim: int | None
-) -> Any:
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Dim | None = None
+) -> Tensor:
     """Replace every run of equal elements by its first.
 
     Args:
@@ -171,8 +172,6 @@ def _as_operand(x: Any, like: Any) -> Any:
 
 
 @composite(
-    "isin(Operand elements, Operand test_elements, *, bool assume_unique=False,"
-    " bool invert=False) -> Tensor",
     strict_out_dtype=True,
     out=True,
     names={"element": "elements", "test_element": "test_elements"},
@@ -197,7 +196,9 @@ def _as_operand(x: Any, like: Any) -> Any:
         (s(s.tensor(2), s.tensor(2, dtype="complex64")), RuntimeError, "Unsupported input type"),
     ],
 )
-def isin(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
+def isin(
+    elements: Operand, test_elements: Operand, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
     """Tell of each element whether it is among others; a NaN never is.
 
     Args:

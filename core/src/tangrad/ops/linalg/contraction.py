@@ -6,6 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.signature import Scalar, Tensor
 from tangrad.ops.views.geometry import batched_front, numel_of
 from tangrad.tensor.ranges import require_fit
 
@@ -230,14 +231,13 @@ dot = op(
 
 
 @composite(
-    "vdot(Tensor self, Tensor other) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes="integral floating complex",
     samples=lambda s: [s(s.tensor(3), s.tensor(3))],
     errors=lambda s: [(s(s.tensor(2), s.tensor(3)), RuntimeError, "inconsistent tensor size")],
 )
-def vdot(self: Any, other: Any) -> Any:
+def vdot(self: Tensor, other: Tensor) -> Tensor:
     """Sum the products of the conjugated first vector with the second."""
     if other.is_conj() and not self.is_conj():
         return dot(self, other.conj()).conj()
@@ -245,13 +245,12 @@ def vdot(self: Any, other: Any) -> Any:
 
 
 @composite(
-    "outer(Tensor self, Tensor vec2) -> Tensor",
     out=True,
     alias=("ger",),
     samples=lambda s: [s(s.tensor(2), s.tensor(3)), s(s.tensor(0), s.tensor(2))],
     errors=lambda s: [(s(s.tensor(2, 2), s.tensor(2)), RuntimeError, "1-D")],
 )
-def outer(self: Any, vec2: Any) -> Any:
+def outer(self: Tensor, vec2: Tensor) -> Tensor:
     """Multiply every element of one vector with every element of another."""
     if self.ndim != 1 or vec2.ndim != 1:
         raise RuntimeError(
@@ -267,7 +266,6 @@ def _matmul_shapes(a: Any, b: Any) -> RuntimeError:
 
 
 @composite(
-    "matmul(Tensor self, Tensor other) -> Tensor",
     c_implementation="matmul",
     strict_out_dtype=True,
     out=True,
@@ -288,7 +286,7 @@ def _matmul_shapes(a: Any, b: Any) -> RuntimeError:
         (s(s.tensor(2, 2, 3), s.tensor(3, 3, 2)), RuntimeError, "must match|broadcast"),
     ],
 )
-def matmul(self: Any, other: Any) -> Any:
+def matmul(self: Tensor, other: Tensor) -> Tensor:
     """Multiply vectors, matrices or batches of matrices; batch dimensions broadcast.
 
     A vector on the left counts as a row, on the right as a column, and that dimension is
@@ -336,7 +334,6 @@ def _own(product: Any, shape: tuple[int, ...]) -> Any:
 
 
 @composite(
-    "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
     old_form=(("beta", "alpha"), 2),
     strict_out_dtype=True,
     inplace=True,
@@ -352,7 +349,9 @@ def _own(product: Any, shape: tuple[int, ...]) -> Any:
         (s(s.tensor(2), s.tensor(2, 3), s.tensor(2, 2)), RuntimeError, "cannot be multiplied"),
     ],
 )
-def addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+def addmm(
+    self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
+) -> Tensor:
     """Compute beta * self + alpha * (mat1 @ mat2); with beta 0, `self` is not read."""
     return _scaled_sum("addmm", self, mm(mat1, mat2), beta, alpha)
 
@@ -364,8 +363,6 @@ def _require_batches(name: str, batch1: Any, batch2: Any) -> None:
 
 
 @composite(
-    "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)"
-    " -> Tensor",
     old_form=(("beta", "alpha"), 2),
     strict_out_dtype=True,
     inplace=True,
@@ -383,14 +380,15 @@ def _require_batches(name: str, batch1: Any, batch2: Any) -> None:
         )
     ],
 )
-def baddbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+def baddbmm(
+    self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
+) -> Tensor:
     """Compute beta * self + alpha * bmm(batch1, batch2); with beta 0, `self` is not read."""
     _require_batches("baddbmm", batch1, batch2)
     return _scaled_sum("baddbmm", self, bmm(batch1, batch2), beta, alpha)
 
 
 @composite(
-    "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
     old_form=(("beta", "alpha"), 2),
     strict_out_dtype=True,
     inplace=True,
@@ -398,13 +396,12 @@ def baddbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
     dtypes="integral floating complex",
     samples=lambda s: [s(s.tensor(2), s.tensor(2, 3), s.tensor(3), beta=2, alpha=3)],
 )
-def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
+def addmv(self: Tensor, mat: Tensor, vec: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1) -> Tensor:
     """Compute beta * self + alpha * (mat @ vec); with beta 0, `self` is not read."""
     return _scaled_sum("addmv", self, mv(mat, vec), beta, alpha)
 
 
 @composite(
-    "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
     old_form=(("beta", "alpha"), 2),
     strict_out_dtype=True,
     out=True,
@@ -433,7 +430,9 @@ def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
         ),
     ],
 )
-def addbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+def addbmm(
+    self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
+) -> Tensor:
     """Compute beta * self + alpha * the sum of a batch's products."""
     _require_batches("addbmm", batch1, batch2)
     total = bmm(batch1, batch2).sum(0, dtype=batch1.dtype)
@@ -452,7 +451,6 @@ def _check_factor(name: str, dtype: Any, number: Any) -> None:
 
 
 @composite(
-    "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
     old_form=(("beta", "alpha"), 2),
     out=True,
     inplace=True,
@@ -467,7 +465,9 @@ def _check_factor(name: str, dtype: Any, number: Any) -> None:
         (s(s.tensor(4), s.tensor(2), s.tensor(3)), RuntimeError, "expand|must match|size"),
     ],
 )
-def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
+def addr(
+    self: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
+) -> Tensor:
     """Compute beta * self + alpha * the outer product; with beta 0, `self` is not read."""
     if vec1.ndim != 1 or vec2.ndim != 1:
         raise RuntimeError(
@@ -489,7 +489,6 @@ def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
 
 
 @composite(
-    "inner(Tensor self, Tensor other) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes="integral floating complex",
@@ -505,7 +504,7 @@ def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
         (s(s.tensor(2), s.tensor(2, dtype="float64")), RuntimeError, "same dtype"),
     ],
 )
-def inner(self: Any, other: Any) -> Any:
+def inner(self: Tensor, other: Tensor) -> Tensor:
     """Sum the products over the last dimensions of two tensors; a number is a factor."""
     if self.ndim == 0 or other.ndim == 0:
         return self * other

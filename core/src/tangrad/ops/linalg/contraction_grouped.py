@@ -6,6 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite
+from tangrad.ops.definition.signature import DType, Tensor
 
 # Bilinear forms ----------------------------------------------------------------------------------
 
@@ -45,7 +46,6 @@ def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
 
 
 @composite(
-    "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
     method=False,
     oracle="nn.functional.bilinear",
     samples=lambda s: (
@@ -70,7 +70,7 @@ def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
         (s(s.tensor(2, 3), s.tensor(2, 4), s.tensor(5, 3)), IndexError, "out of range"),
     ],
 )
-def bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> Any:
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Compute x1^T A x2 + b for every pair of vectors and every matrix A of a stack.
 
     Args:
@@ -150,8 +150,6 @@ def _segments(offs: Any, size: int) -> list[tuple[int, int]]:
 
 
 @composite(
-    "grouped_mm(Tensor mat_a, Tensor mat_b, *, Tensor? offs=None, Tensor? bias=None,"
-    " dtype? out_dtype=None) -> Tensor",
     namespace="nn",
     method=False,
     shape_depends_on_data=True,
@@ -177,7 +175,14 @@ def _segments(offs: Any, size: int) -> list[tuple[int, int]]:
         ),
     ],
 )
-def grouped_mm(mat_a: Any, mat_b: Any, offs: Any, bias: Any, out_dtype: Any) -> Any:
+def grouped_mm(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    *,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: DType | None = None,
+) -> Tensor:
     """Multiply groups of matrices whose sizes may differ in one dimension.
 
     Args:
@@ -256,8 +261,7 @@ def _check_scaled(
 
 
 @composite(
-    "_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None,"
-    " Tensor? scale_result=None, dtype? out_dtype=None, bool use_fast_accum=False) -> Tensor",
+    "_scaled_mm",
     method=False,
     out=True,
     strict_out_dtype=True,
@@ -276,15 +280,15 @@ def _check_scaled(
     ],
 )
 def scaled_mm(
-    self: Any,
-    mat2: Any,
-    scale_a: Any,
-    scale_b: Any,
-    bias: Any,
-    scale_result: Any,
-    out_dtype: Any,
-    use_fast_accum: bool,
-) -> Any:
+    self: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = None,
+    scale_result: Tensor | None = None,
+    out_dtype: DType | None = None,
+    use_fast_accum: bool = False,
+) -> Tensor:
     """Multiply matrices of float8, each times its scales; sums are of float32.
 
     Args:

@@ -8,6 +8,7 @@ from typing import Any
 import tangrad
 from tangrad import ops
 from tangrad.ops.definition.define import composite
+from tangrad.ops.definition.signature import Tensor
 from tangrad.ops.refusal import refuse_values
 
 
@@ -32,7 +33,6 @@ def _check_weights(name: str, weights: Any, columns: int, integral: bool) -> Non
 
 
 @composite(
-    "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
     samples=lambda s: [
         *([] if s.is_bool else [s(s.tensor(3, 4)), s(s.tensor(2, 4, strided=True), correction=0)]),
         *(
@@ -52,7 +52,13 @@ def _check_weights(name: str, weights: Any, columns: int, integral: bool) -> Non
         (s(s.tensor(2, 2), aweights=s.tensor(3)), RuntimeError, "same numel"),
     ],
 )
-def cov(self: Any, correction: int, fweights: Any, aweights: Any) -> Any:
+def cov(
+    self: Tensor,
+    *,
+    correction: int = 1,
+    fweights: Tensor | None = None,
+    aweights: Tensor | None = None,
+) -> Tensor:
     """Estimate the covariance matrix of variables (rows) from observations (columns).
 
     Args:
@@ -105,13 +111,12 @@ def cov(self: Any, correction: int, fweights: Any, aweights: Any) -> Any:
 
 
 @composite(
-    "corrcoef(Tensor self) -> Tensor",
     samples=lambda s: (
         [] if s.is_bool else [s(s.tensor(3, 5)), s(s.tensor(2, 4, strided=True)), s(s.tensor(6))]
     ),
     errors=lambda s: [(s(s.tensor(2, 2, 2)), RuntimeError, "two or fewer")],
 )
-def corrcoef(self: Any) -> Any:
+def corrcoef(self: Tensor) -> Tensor:
     """Estimate the correlation coefficients of variables (rows) from observations (columns)."""
     if self.ndim > 2:
         raise RuntimeError(

@@ -8,6 +8,7 @@ from typing import Any
 import tangrad
 from tangrad import ops
 from tangrad.ops.definition.define import composite, op, pointwise
+from tangrad.ops.definition.signature import Dim, Scalar, Tensor
 from tangrad.ops.reduction.moments import p_norm
 from tangrad.ops.views.geometry import batched_front
 
@@ -17,7 +18,6 @@ def _norm(x: Any, p: Any, dim: Any, keepdim: bool = False) -> Any:
 
 
 @composite(
-    "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
     dtypes="floating complex",
     samples=lambda s: [
         s(s.tensor(3, 4), s.tensor(3, 4)),
@@ -32,13 +32,12 @@ def _norm(x: Any, p: Any, dim: Any, keepdim: bool = False) -> Any:
         (s(s.tensor(2, dtype="int64"), s.tensor(2, dtype="int64")), RuntimeError, "floating"),
     ],
 )
-def dist(self: Any, other: Any, p: Any) -> Any:
+def dist(self: Tensor, other: Tensor, p: Scalar = 2) -> Tensor:
     """Compute the p-norm of the difference of two tensors."""
     return tangrad.norm(self - other, p)
 
 
 @composite(
-    "renorm(Tensor self, Scalar p, dim dim, Scalar maxnorm) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes="floating complex",
@@ -55,7 +54,7 @@ def dist(self: Any, other: Any, p: Any) -> Any:
         (s(s.tensor(3, 2), 2, 0, -1), RuntimeError, "maxnorm to be >= 0"),
     ],
 )
-def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
+def renorm(self: Tensor, p: Scalar, dim: Dim, maxnorm: Scalar) -> Tensor:
     """Scale down those slices along a dimension whose p-norm exceeds `maxnorm`.
 
     Args:
@@ -107,8 +106,6 @@ def _check_distances(name: str, p: Any, **tensors: Any) -> None:
 
 
 @composite(
-    "cdist(Tensor x1, Tensor x2, float p=2.0,"
-    " any compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor",
     dtypes="floating",
     method=False,
     samples=lambda s: [
@@ -137,7 +134,12 @@ def _check_distances(name: str, p: Any, **tensors: Any) -> None:
         (s(s.tensor(2, 2), s.tensor(2, 2), 2.0, "mm"), ValueError, "not a valid value"),
     ],
 )
-def cdist(x1: Any, x2: Any, p: float, compute_mode: Any) -> Any:
+def cdist(
+    x1: Tensor,
+    x2: Tensor,
+    p: float = 2.0,
+    compute_mode: Any = "use_mm_for_euclid_dist_if_necessary",
+) -> Tensor:
     """Compute the p-norm distances of all pairs of rows.
 
     Args:
@@ -283,7 +285,6 @@ pair_distances = op(
 
 
 @composite(
-    "pdist(Tensor self, float p=2) -> Tensor",
     dtypes="floating",
     method=False,
     samples=lambda s: [
@@ -300,7 +301,7 @@ pair_distances = op(
         (s(s.tensor(3, 2, dtype="int64")), RuntimeError, "floating-point"),
     ],
 )
-def pdist(self: Any, p: float) -> Any:
+def pdist(self: Tensor, p: float = 2) -> Tensor:
     """Compute the p-norm distances of the rows i < j of a matrix, in the order of (i, j)."""
     if self.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {self.ndim}D")
@@ -318,7 +319,6 @@ def pdist(self: Any, p: float) -> Any:
 
 
 @composite(
-    "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
     dtypes="floating",
     method=False,
     samples=lambda s: [
@@ -337,7 +337,7 @@ def pdist(self: Any, p: float) -> Any:
         (s(s.tensor(2, 2), s.tensor(3, 3)), RuntimeError, "must match|broadcast|size"),
     ],
 )
-def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
     """Compute the cosine of the angle of vectors along a dimension.
 
     Norms below `eps` count as `eps`, but in the derivative.
@@ -397,8 +397,6 @@ def difference_plus(x1: Any, x2: Any, eps: float) -> Any:
 
 
 @composite(
-    "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False)"
-    " -> Tensor",
     dtypes="floating complex",
     method=False,
     samples=lambda s: [
@@ -409,7 +407,9 @@ def difference_plus(x1: Any, x2: Any, eps: float) -> Any:
     ],
     errors=lambda s: [(s(s.tensor(2, 2), s.tensor(3, 3)), RuntimeError, "must match")],
 )
-def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> Any:
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False
+) -> Tensor:
     """Compute the p-norm of x1 - x2 + eps over the last dimension."""
     difference = difference_plus(x1, x2, eps)
     return _norm(difference, p, (difference.ndim - 1,), keepdim)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tangrad.ops.definition.define import composite
+from tangrad.ops.definition.signature import Tensor
 from tangrad.ops.views.geometry import numel_of
 
 #
@@ -234,7 +235,6 @@ def _sum_of_products(a: Any, b: Any, summed: list[int]) -> Any:
 
 
 @composite(
-    "einsum(str equation, Tensor[] operands) -> Tensor",
     old_form="labels",
     dtypes="integral floating complex",
     varargs=True,
@@ -255,7 +255,7 @@ def _sum_of_products(a: Any, b: Any, summed: list[int]) -> Any:
         (s("ijk", [s.tensor(2, 3)]), RuntimeError, "does not match the number of dimensions"),
     ],
 )
-def einsum(equation: str, operands: Sequence[Any]) -> Any:
+def einsum(equation: str, operands: Sequence[Tensor]) -> Tensor:
     """Sum products of tensors over labelled dimensions (Einstein's convention).
 
     Args:
@@ -294,11 +294,10 @@ def einsum(equation: str, operands: Sequence[Any]) -> Any:
 
 
 @composite(
-    "trace(Tensor self) -> Tensor",
     samples=lambda s: [s(s.tensor(3, 3)), s(s.tensor(2, 4)), s(s.tensor(0, 2))],
     errors=lambda s: [(s(s.tensor(3)), RuntimeError, "expected a matrix")],
 )
-def trace(self: Any) -> Any:
+def trace(self: Tensor) -> Tensor:
     """Sum the diagonal of a matrix."""
     if self.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.ndim}")
@@ -325,7 +324,6 @@ def _contracted_dims(a: Any, b: Any, dims: Any) -> tuple[list[int], list[int]]:
 
 
 @composite(
-    "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes="integral floating complex",
@@ -340,7 +338,7 @@ def _contracted_dims(a: Any, b: Any, dims: Any) -> tuple[list[int], list[int]]:
         (s(s.tensor(2, 3), s.tensor(2, 3), 1), RuntimeError, "contracted dimensions")
     ],
 )
-def tensordot(a: Any, b: Any, dims: Any) -> Any:
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Sum the products of two tensors over pairs of dimensions.
 
     Args:

@@ -8,6 +8,7 @@ import tangrad
 from tangrad import ops
 from tangrad.devices import lapack
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.signature import Tensor
 from tangrad.ops.linalg.matrix_checks import (
     check_floating,
     check_matrix,
@@ -87,8 +88,7 @@ _cholesky_kernel = op(
 
 
 @composite(
-    "linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False)"
-    " -> (Tensor L, Tensor info)",
+    result_names=("L", "info"),
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -96,7 +96,9 @@ _cholesky_kernel = op(
     samples=lambda s: [s(definite(s, 3, 3)), s(definite(s, 2, 2, 2), upper=True)],
     errors=square_errors,
 )
-def linalg_cholesky_ex(self: Any, upper: bool, check_errors: bool) -> Any:
+def linalg_cholesky_ex(
+    self: Tensor, *, upper: bool = False, check_errors: bool = False
+) -> tuple[Tensor, Tensor]:
     """Factor Hermitian positive-definite matrices, without a check unless it is asked for.
 
     Args:
@@ -116,7 +118,6 @@ def linalg_cholesky_ex(self: Any, upper: bool, check_errors: bool) -> Any:
 
 
 @composite(
-    "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -128,7 +129,7 @@ def linalg_cholesky_ex(self: Any, upper: bool, check_errors: bool) -> Any:
         (s(s.values([[[1, 0], [0, 1]], [[-1, 0], [0, 1]]])), RuntimeError, "Batch element 1"),
     ],
 )
-def linalg_cholesky(self: Any, upper: bool) -> Any:
+def linalg_cholesky(self: Tensor, *, upper: bool = False) -> Tensor:
     """Factor Hermitian positive-definite matrices as L L^H (with `upper`, as U^H U).
 
     Raises:
@@ -138,14 +139,13 @@ def linalg_cholesky(self: Any, upper: bool) -> Any:
 
 
 @composite(
-    "cholesky(Tensor self, bool upper=False) -> Tensor",
     out=True,
     dtypes=WIDE,
     oracle="linalg.cholesky",
     samples=lambda s: [s(definite(s, 3, 3)), s(definite(s, 2, 3, 3), upper=True)],
     errors=square_errors,
 )
-def cholesky(self: Any, upper: bool) -> Any:
+def cholesky(self: Tensor, upper: bool = False) -> Tensor:
     """Factor Hermitian positive-definite matrices; `linalg.cholesky` is the newer name."""
     return _cholesky_kernel(self, upper=upper, check="cholesky")[0]
 
@@ -239,8 +239,7 @@ def _lu_samples(s: Any) -> list[Any]:
 
 
 @composite(
-    "linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False)"
-    " -> (Tensor LU, Tensor pivots, Tensor info)",
+    result_names=("LU", "pivots", "info"),
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -248,7 +247,9 @@ def _lu_samples(s: Any) -> list[Any]:
     samples=_lu_samples,
     errors=lambda s: [(s(s.tensor(3)), RuntimeError, "at least 2|2 or more")],
 )
-def linalg_lu_factor_ex(A: Any, pivot: bool, check_errors: bool) -> Any:
+def linalg_lu_factor_ex(
+    A: Tensor, *, pivot: bool = True, check_errors: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
     """Factor matrices as P L U, compactly; no check for zero pivots unless asked for.
 
     Returns:
@@ -261,7 +262,7 @@ def linalg_lu_factor_ex(A: Any, pivot: bool, check_errors: bool) -> Any:
 
 
 @composite(
-    "linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
+    result_names=("LU", "pivots"),
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -272,7 +273,7 @@ def linalg_lu_factor_ex(A: Any, pivot: bool, check_errors: bool) -> Any:
         (s(s.values([[0, 0], [0, 1]])), RuntimeError, "is zero"),
     ],
 )
-def linalg_lu_factor(A: Any, pivot: bool) -> Any:
+def linalg_lu_factor(A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor]:
     """Factor matrices as P L U, compactly, for `linalg.lu_solve`.
 
     Raises:
@@ -282,28 +283,23 @@ def linalg_lu_factor(A: Any, pivot: bool) -> Any:
     return linalg_lu_factor.return_type(factors, pivots)
 
 
-@composite(
-    "_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True)"
-    " -> (Tensor LU, Tensor pivots, Tensor info)",
-    dtypes=WIDE,
-    method=False,
-    samples=_lu_samples,
-)
-def _lu_with_info(self: Any, pivot: bool, check_errors: bool) -> Any:
+@composite(result_names=("LU", "pivots", "info"), dtypes=WIDE, method=False, samples=_lu_samples)
+def _lu_with_info(
+    self: Tensor, pivot: bool = True, check_errors: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
     """Factor matrices as P L U: what `lu` is made of."""
     found = _lu_kernel(self, pivot=pivot, check="lu_factor" if check_errors else "")
     return _lu_with_info.return_type(*found)
 
 
 @composite(
-    "lu(Tensor self, bool pivot=True, bool get_infos=False) -> any",
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     samples=_lu_samples,
     errors=lambda s: [(s(s.tensor(3)), RuntimeError, "at least 2|2 or more")],
 )
-def lu(self: Any, pivot: bool, get_infos: bool) -> Any:
+def lu(self: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
     """Factor matrices as P L U: (LU, pivots), with `get_infos` also the numbers of zero pivots.
 
     `linalg.lu_factor` is the newer name.
@@ -348,8 +344,7 @@ def _permutation_matrix(pivots: Any, size: int, dtype: Any) -> Any:
 
 
 @composite(
-    "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True)"
-    " -> (Tensor P, Tensor L, Tensor U)",
+    result_names=("P", "L", "U"),
     strict_out_dtype=True,
     out=True,
     dtypes="all",
@@ -366,7 +361,9 @@ def _permutation_matrix(pivots: Any, size: int, dtype: Any) -> Any:
         (s(s.tensor(2, 2), s.values([1], dtype="int32")), RuntimeError, "same|must"),
     ],
 )
-def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool, unpack_pivots: bool) -> Any:
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
     """Take compact LU factors apart into P, L and U; what is not asked for is empty."""
     check_matrix("lu_unpack", LU_data, "LU_data")
     m, n = LU_data.shape[-2:]
@@ -392,7 +389,7 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool, unpack_pivots: bo
 
 
 @composite(
-    "linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
+    result_names=("P", "L", "U"),
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -400,7 +397,7 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool, unpack_pivots: bo
     samples=lambda s: [s(regular(s, 3, 3)), s(s.tensor(2, 3, 4)), s(s.tensor(4, 2))],
     errors=lambda s: [(s(s.tensor(3)), RuntimeError, "at least 2|2 or more")],
 )
-def linalg_lu(A: Any, pivot: bool) -> Any:
+def linalg_lu(A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """Factor matrices (..., m, n) as P L U, with k = min(m, n).
 
     Returns:
@@ -453,7 +450,7 @@ _ldl_kernel = op(
 
 
 @composite(
-    "linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)",
+    result_names=("LD", "pivots"),
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -461,7 +458,7 @@ _ldl_kernel = op(
     samples=lambda s: [s(symmetric(s, 3, 3, hermitian=False))],
     errors=square_errors,
 )
-def linalg_ldl_factor(self: Any, hermitian: bool) -> Any:
+def linalg_ldl_factor(self: Tensor, *, hermitian: bool = False) -> tuple[Tensor, Tensor]:
     """Factor symmetric or Hermitian matrices for `linalg.ldl_solve`.
 
     Raises:

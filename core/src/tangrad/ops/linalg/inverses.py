@@ -8,6 +8,7 @@ from typing import Any
 from tangrad import ops
 from tangrad.devices import lapack, lapack_spectral
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.signature import Tensor
 from tangrad.ops.linalg.matrix_checks import (
     check_square_floating,
     checked,
@@ -54,7 +55,7 @@ def _inverse_samples(s: Any) -> list[Any]:
 
 
 @composite(
-    "linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
+    result_names=("inverse", "info"),
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -62,7 +63,7 @@ def _inverse_samples(s: Any) -> list[Any]:
     samples=_inverse_samples,
     errors=square_errors,
 )
-def linalg_inv_ex(A: Any, check_errors: bool) -> Any:
+def linalg_inv_ex(A: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
     """Invert matrices without a check unless asked for.
 
     Returns:
@@ -80,7 +81,6 @@ def _inverse_errors(s: Any) -> list[Any]:
 
 
 @composite(
-    "linalg_inv(Tensor A) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -88,7 +88,7 @@ def _inverse_errors(s: Any) -> list[Any]:
     samples=_inverse_samples,
     errors=_inverse_errors,
 )
-def linalg_inv(A: Any) -> Any:
+def linalg_inv(A: Tensor) -> Tensor:
     """Invert matrices (..., n, n).
 
     Raises:
@@ -97,14 +97,8 @@ def linalg_inv(A: Any) -> Any:
     return _inverse_kernel(A, "linalg.inv")[0]
 
 
-@composite(
-    "inverse(Tensor self) -> Tensor",
-    out=True,
-    dtypes=WIDE,
-    samples=_inverse_samples,
-    errors=_inverse_errors,
-)
-def inverse(self: Any) -> Any:
+@composite(out=True, dtypes=WIDE, samples=_inverse_samples, errors=_inverse_errors)
+def inverse(self: Tensor) -> Tensor:
     """Invert matrices; see `linalg.inv`."""
     return linalg_inv(self)
 
@@ -232,30 +226,28 @@ linalg_slogdet = op(
 
 
 @composite(
-    "det(Tensor self) -> Tensor",
     dtypes=WIDE,
     samples=lambda s: [s(regular(s, 3, 3)), s(regular(s, 2, 2, 2))],
     errors=square_errors,
 )
-def det(self: Any) -> Any:
+def det(self: Tensor) -> Tensor:
     """Compute determinants; see `linalg.det`."""
     return linalg_det(self)
 
 
 @composite(
-    "slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
+    result_names=("sign", "logabsdet"),
     out=True,
     dtypes=WIDE,
     samples=lambda s: [s(regular(s, 3, 3)), s(regular(s, 2, 2, 2))],
     errors=square_errors,
 )
-def slogdet(self: Any) -> Any:
+def slogdet(self: Tensor) -> tuple[Tensor, Tensor]:
     """Compute the sign and the logarithm of determinants; see `linalg.slogdet`."""
     return slogdet.return_type(*linalg_slogdet(self))
 
 
 @composite(
-    "logdet(Tensor self) -> Tensor",
     dtypes=WIDE,
     samples=lambda s: [
         s(regular(s, 3, 3)),
@@ -264,7 +256,7 @@ def slogdet(self: Any) -> Any:
     ],
     errors=square_errors,
 )
-def logdet(self: Any) -> Any:
+def logdet(self: Tensor) -> Tensor:
     """Compute the logarithm of determinants: NaN where a real one is negative, -inf at zero."""
     sign, size = linalg_slogdet(self)
     if self.dtype.is_complex:

@@ -9,6 +9,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.cat import promoted
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.signature import Dim, Tensor
 from tangrad.ops.views.geometry import batched_front
 
 
@@ -17,7 +18,6 @@ def _padded(shape: Sequence[int], ndim: int) -> tuple[int, ...]:
 
 
 @composite(
-    "kron(Tensor self, Tensor other) -> Tensor",
     out=True,
     samples=lambda s: [
         s(s.tensor(2, 3), s.tensor(2, 2)),
@@ -26,7 +26,7 @@ def _padded(shape: Sequence[int], ndim: int) -> tuple[int, ...]:
         s(s.tensor(0), s.tensor(2)),
     ],
 )
-def kron(self: Any, other: Any) -> Any:
+def kron(self: Tensor, other: Tensor) -> Tensor:
     """Multiply each element of one tensor with the whole of another, laid out in blocks."""
     ndim = max(self.ndim, other.ndim)
     a, b = _padded(self.shape, ndim), _padded(other.shape, ndim)
@@ -58,7 +58,6 @@ def _cross_dim(input: Any, other: Any, dim: int | None) -> int:
 
 
 @composite(
-    "cross(Tensor input, Tensor other, dim? dim=None) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes="integral floating complex",
@@ -75,7 +74,7 @@ def _cross_dim(input: Any, other: Any, dim: int | None) -> int:
         (s(s.tensor(2, 2), s.tensor(2, 2)), RuntimeError, "no dimension of size 3"),
     ],
 )
-def cross(input: Any, other: Any, dim: int | None) -> Any:
+def cross(input: Tensor, other: Tensor, dim: Dim | None = None) -> Tensor:
     """Take the cross product of three-dimensional vectors.
 
     Args:
@@ -87,7 +86,6 @@ def cross(input: Any, other: Any, dim: int | None) -> Any:
 
 
 @composite(
-    "cartesian_prod(Tensor[] tensors) -> Tensor",
     varargs=True,
     method=False,
     samples=lambda s: [
@@ -98,7 +96,7 @@ def cross(input: Any, other: Any, dim: int | None) -> Any:
     ],
     errors=lambda s: [(s(s.tensor(2, 2)), RuntimeError, "1D vector")],
 )
-def cartesian_prod(tensors: Sequence[Any]) -> Any:
+def cartesian_prod(tensors: Sequence[Tensor]) -> Tensor:
     """List all tuples of elements of vectors, one per row; the last vector varies fastest."""
     for x in tensors:
         if x.ndim != 1:
@@ -110,7 +108,6 @@ def cartesian_prod(tensors: Sequence[Any]) -> Any:
 
 
 @composite(
-    "combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
     samples=lambda s: [
         s(s.tensor(4)),
         s(s.tensor(4, strided=True), 3),
@@ -124,7 +121,7 @@ def cartesian_prod(tensors: Sequence[Any]) -> Any:
         (s(s.tensor(2), -1), RuntimeError, "non-negative"),
     ],
 )
-def combinations(self: Any, r: int, with_replacement: bool) -> Any:
+def combinations(self: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """List the choices of `r` elements of a vector, one per row, in the order of the vector.
 
     Args:
@@ -156,7 +153,6 @@ def _as_block(position: int, x: Any) -> Any:
 
 
 @composite(
-    "block_diag(Tensor[] tensors=()) -> Tensor",
     varargs=True,
     method=False,
     samples=lambda s: [
@@ -166,7 +162,7 @@ def _as_block(position: int, x: Any) -> Any:
     ],
     errors=lambda s: [(s(s.tensor(1, 1, 1)), RuntimeError, "2 or fewer dimensions")],
 )
-def block_diag(tensors: Sequence[Any]) -> Any:
+def block_diag(tensors: Sequence[Tensor] = ()) -> Tensor:
     """Put matrices on the diagonal of a matrix of zeros; a vector is a row."""
     if not tensors:
         return tangrad.zeros((1, 0))
@@ -224,7 +220,6 @@ diagonal_blocks = op(
 
 
 @composite(
-    "diff(Tensor self, int n=1, dim dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
     out=True,
     samples=lambda s: [
         s(s.tensor(4)),
@@ -239,7 +234,13 @@ diagonal_blocks = op(
         (s(s.tensor(3), -1), RuntimeError, "order must be non-negative"),
     ],
 )
-def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
+def diff(
+    self: Tensor,
+    n: int = 1,
+    dim: Dim = -1,
+    prepend: Tensor | None = None,
+    append: Tensor | None = None,
+) -> Tensor:
     """Subtract each element from the next along a dimension, `n` times.
 
     Args:

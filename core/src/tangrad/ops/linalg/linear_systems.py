@@ -7,6 +7,7 @@ from typing import Any
 from tangrad import ops
 from tangrad.devices import lapack
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.signature import Tensor
 from tangrad.ops.linalg.factorization import row_order
 from tangrad.ops.linalg.matrix_checks import (
     broadcast_matrices,
@@ -21,6 +22,7 @@ from tangrad.ops.linalg.matrix_checks import (
     triangular,
     wide_only,
 )
+from tangrad.ops.views.geometry import Ints
 
 WIDE = "floating complex"
 _SINGULAR = "The solver failed because the input matrix is singular."
@@ -124,8 +126,7 @@ def _solve_errors(s: Any) -> list[Any]:
 
 
 @composite(
-    "linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False)"
-    " -> (Tensor result, Tensor info)",
+    result_names=("result", "info"),
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -133,7 +134,9 @@ def _solve_errors(s: Any) -> list[Any]:
     samples=_solve_samples,
     errors=_solve_errors,
 )
-def linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
+def linalg_solve_ex(
+    A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False
+) -> tuple[Tensor, Tensor]:
     """Solve A X = B without a check for singular matrices unless asked for.
 
     Returns:
@@ -144,7 +147,6 @@ def linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
 
 
 @composite(
-    "linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -155,7 +157,7 @@ def linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
         (s(s.values([[1, 1], [1, 1]]), s.tensor(2)), RuntimeError, "singular"),
     ],
 )
-def linalg_solve(A: Any, B: Any, left: bool) -> Any:
+def linalg_solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """Solve A X = B (without `left`, X A = B) by elimination with partial pivoting.
 
     Args:
@@ -213,8 +215,6 @@ _triangular_kernel = op(
 
 
 @composite(
-    "linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True,"
-    " bool unitriangular=False) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -232,7 +232,9 @@ _triangular_kernel = op(
         (s(s.tensor(3, 3), s.tensor(3), upper=True), RuntimeError, "at least 2"),
     ],
 )
-def linalg_solve_triangular(self: Any, B: Any, upper: bool, left: bool, unitriangular: bool) -> Any:
+def linalg_solve_triangular(
+    self: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
     """Solve A X = B (without `left`, X A = B) for triangular A, of which one triangle is read.
 
     Args:
@@ -256,8 +258,7 @@ def linalg_solve_triangular(self: Any, B: Any, upper: bool, left: bool, unitrian
 
 
 @composite(
-    "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False,"
-    " bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
+    result_names=("solution", "cloned_coefficient"),
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -272,7 +273,13 @@ def linalg_solve_triangular(self: Any, B: Any, upper: bool, left: bool, unitrian
     ],
     errors=lambda s: [(s(s.tensor(3), s.tensor(3, 3)), RuntimeError, "at least 2")],
 )
-def triangular_solve(self: Any, A: Any, upper: bool, transpose: bool, unitriangular: bool) -> Any:
+def triangular_solve(
+    self: Tensor,
+    A: Tensor,
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
+) -> tuple[Tensor, Tensor]:
     """Solve A X = B (A^T X = B) for triangular A; `linalg.solve_triangular` is the newer name."""
     check_matrix("torch.triangular_solve", self, "b")
     check_matrix("torch.triangular_solve", A, "A")
@@ -346,7 +353,6 @@ _cholesky_solve_kernel = op(
 
 
 @composite(
-    "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
     out=True,
     dtypes=WIDE,
     samples=lambda s: [
@@ -359,7 +365,7 @@ _cholesky_solve_kernel = op(
         (s(s.tensor(3, 2), s.tensor(2, 2)), RuntimeError, "Incompatible"),
     ],
 )
-def cholesky_solve(self: Any, input2: Any, upper: bool) -> Any:
+def cholesky_solve(self: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
     """Solve A X = B by the Cholesky factor of A.
 
     Args:
@@ -439,8 +445,6 @@ def _lu_solve_samples(s: Any) -> list[Any]:
 
 
 @composite(
-    "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)"
-    " -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -455,7 +459,9 @@ def _lu_solve_samples(s: Any) -> list[Any]:
         ),
     ],
 )
-def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> Any:
+def linalg_lu_solve(
+    LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False
+) -> Tensor:
     """Solve A X = B (without `left`, X A = B) by the factors of `linalg.lu_factor`.
 
     Args:
@@ -477,7 +483,6 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> 
 
 
 @composite(
-    "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -490,7 +495,7 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> 
         )
     ],
 )
-def lu_solve(self: Any, LU_data: Any, LU_pivots: Any) -> Any:
+def lu_solve(self: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """Solve A X = B by LU factors; `linalg.lu_solve` is the newer name."""
     return linalg_lu_solve(LU_data, LU_pivots, self)
 
@@ -499,7 +504,6 @@ def lu_solve(self: Any, LU_data: Any, LU_pivots: Any) -> Any:
 
 
 @composite(
-    "linalg_tensorinv(Tensor self, int ind=2) -> Tensor",
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -512,7 +516,7 @@ def lu_solve(self: Any, LU_data: Any, LU_pivots: Any) -> Any:
         (s(s.tensor(2, 3), 1), RuntimeError, "to satisfy|product"),
     ],
 )
-def linalg_tensorinv(self: Any, ind: int) -> Any:
+def linalg_tensorinv(self: Tensor, ind: int = 2) -> Tensor:
     """Invert a tensor as a map from its dimensions `ind` and later ones to those before.
 
     Raises:
@@ -532,7 +536,6 @@ def linalg_tensorinv(self: Any, ind: int) -> Any:
 
 
 @composite(
-    "linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor",
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -542,7 +545,7 @@ def linalg_tensorinv(self: Any, ind: int) -> Any:
     ],
     errors=lambda s: [(s(s.tensor(2, 3), s.tensor(2)), RuntimeError, "to satisfy|product")],
 )
-def linalg_tensorsolve(self: Any, other: Any, dims: Any) -> Any:
+def linalg_tensorsolve(self: Tensor, other: Tensor, dims: Ints | None = None) -> Tensor:
     """Solve tensordot(A, X) = B for X.
 
     Args:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tangrad import ops
 from tangrad.ops.definition.define import composite
+from tangrad.ops.definition.signature import Tensor
 from tangrad.ops.linalg.matrix_checks import check_floating, check_matrix
 
 WIDE = "floating complex"
@@ -33,12 +34,10 @@ def _svd_lowrank(a: Any, q: int, niter: int) -> tuple[Any, Any, Any]:
     return (right, s, left) if wide else (left, s, right)
 
 
-@composite(
-    "svd_lowrank(Tensor A, int? q=6, int? niter=2, Tensor? M=None) -> (Tensor, Tensor, Tensor)",
-    dtypes=WIDE,
-    method=False,
-)
-def svd_lowrank(A: Any, q: int | None, niter: int | None, M: Any) -> Any:
+@composite(dtypes=WIDE, method=False)
+def svd_lowrank(
+    A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Approximate A - M by U diag(S) V^H of rank q, from random directions.
 
     Args:
@@ -62,12 +61,10 @@ def svd_lowrank(A: Any, q: int | None, niter: int | None, M: Any) -> Any:
     return _svd_lowrank(A if M is None else A - M.expand(A.shape), q, niter)
 
 
-@composite(
-    "pca_lowrank(Tensor A, int? q=None, bool center=True, int niter=2) -> (Tensor, Tensor, Tensor)",
-    dtypes=WIDE,
-    method=False,
-)
-def pca_lowrank(A: Any, q: int | None, center: bool, niter: int) -> Any:
+@composite(dtypes=WIDE, method=False)
+def pca_lowrank(
+    A: Tensor, q: int | None = None, center: bool = True, niter: int = 2
+) -> tuple[Tensor, Tensor, Tensor]:
     """Find the leading principal components of observations (rows), from random directions.
 
     Args:
@@ -115,30 +112,23 @@ def _check_lobpcg(A: Any, B: Any, X: Any, k: int) -> None:
         )
 
 
-@composite(
-    "lobpcg(Tensor A, int? k=None, Tensor? B=None, Tensor? X=None, int? n=None, Tensor? iK=None,"
-    " int? niter=None, float? tol=None, bool? largest=None, str? method=None, any tracker=None,"
-    " any ortho_iparams=None, any ortho_fparams=None, any ortho_bparams=None)"
-    " -> (Tensor, Tensor)",
-    dtypes=WIDE,
-    method=False,
-)
+@composite(dtypes=WIDE, method=False)
 def lobpcg(
-    A: Any,
-    k: int | None,
-    B: Any,
-    X: Any,
-    n: int | None,
-    iK: Any,
-    niter: int | None,
-    tol: float | None,
-    largest: bool | None,
-    method: str | None,
-    tracker: Any,
-    ortho_iparams: Any,
-    ortho_fparams: Any,
-    ortho_bparams: Any,
-) -> Any:
+    A: Tensor,
+    k: int | None = None,
+    B: Tensor | None = None,
+    X: Tensor | None = None,
+    n: int | None = None,
+    iK: Tensor | None = None,
+    niter: int | None = None,
+    tol: float | None = None,
+    largest: bool | None = None,
+    method: str | None = None,
+    tracker: Any = None,
+    ortho_iparams: Any = None,
+    ortho_fparams: Any = None,
+    ortho_bparams: Any = None,
+) -> tuple[Tensor, Tensor]:
     """Find the k largest or smallest eigenvalues of A x = e B x, and their vectors.
 
     A matrix that is held whole is decomposed whole, which is exact: what steers PyTorch's

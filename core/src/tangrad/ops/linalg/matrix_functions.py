@@ -11,6 +11,7 @@ import tangrad
 from tangrad import ops
 from tangrad.devices import lapack
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.signature import Dim, Tensor
 from tangrad.ops.linalg.matrix_checks import check_floating, check_square, regular, wide_only
 
 WIDE = "floating complex"
@@ -54,14 +55,13 @@ def _matrix_power(self: Any, n: int) -> Any:
 
 
 @composite(
-    "linalg_matrix_power(Tensor self, int n) -> Tensor",
     out=True,
     dtypes="integral floating complex",
     namespace="linalg",
     samples=_power_samples,
     errors=_power_errors,
 )
-def linalg_matrix_power(self: Any, n: int) -> Any:
+def linalg_matrix_power(self: Tensor, n: int) -> Tensor:
     """Raise square matrices to an integer power, by squaring; a negative one inverts first.
 
     Raises:
@@ -71,13 +71,12 @@ def linalg_matrix_power(self: Any, n: int) -> Any:
 
 
 @composite(
-    "matrix_power(Tensor self, int n) -> Tensor",
     out=True,
     dtypes="integral floating complex",
     samples=_power_samples,
     errors=_power_errors,
 )
-def matrix_power(self: Any, n: int) -> Any:
+def matrix_power(self: Tensor, n: int) -> Tensor:
     """Raise square matrices to an integer power; see `linalg.matrix_power`."""
     return _matrix_power(self, n)
 
@@ -192,12 +191,11 @@ linalg_matrix_exp = op(
 
 
 @composite(
-    "matrix_exp(Tensor self) -> Tensor",
     dtypes=WIDE,
     samples=lambda s: wide_only(s, s(s.tensor(3, 3, low=-1, high=1)), s(s.tensor(2, 2, 2))),
     errors=lambda s: [(s(s.tensor(2, 3)), RuntimeError, "square")],
 )
-def matrix_exp(self: Any) -> Any:
+def matrix_exp(self: Tensor) -> Tensor:
     """Compute the matrix exponential; see `linalg.matrix_exp`."""
     return linalg_matrix_exp(self)
 
@@ -206,20 +204,18 @@ def matrix_exp(self: Any) -> Any:
 
 
 @composite(
-    "linalg_matmul(Tensor self, Tensor other) -> Tensor",
     out=True,
     dtypes="integral floating complex",
     namespace="linalg",
     samples=lambda s: [s(s.tensor(2, 3), s.tensor(3, 2)), s(s.tensor(2, 2, 3), s.tensor(3))],
     errors=lambda s: [(s(s.tensor(2, 3), s.tensor(2, 3)), RuntimeError, "cannot be multiplied")],
 )
-def linalg_matmul(self: Any, other: Any) -> Any:
+def linalg_matmul(self: Tensor, other: Tensor) -> Tensor:
     """Multiply vectors, matrices or batches of matrices; see `matmul`."""
     return tangrad.matmul(self, other)
 
 
 @composite(
-    "linalg_vecdot(Tensor x, Tensor y, *, dim dim=-1) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -235,7 +231,7 @@ def linalg_matmul(self: Any, other: Any) -> Any:
         (s(s.tensor(2), s.tensor(2, dtype="float64")), RuntimeError, "same dtype"),
     ],
 )
-def linalg_vecdot(x: Any, y: Any, dim: int) -> Any:
+def linalg_vecdot(x: Tensor, y: Tensor, *, dim: Dim = -1) -> Tensor:
     """Sum conj(x) * y over a dimension of vectors that broadcast."""
     check_floating("linalg.vecdot", x, low=True)
     if x.dtype != y.dtype:
@@ -287,7 +283,6 @@ def _chain(matrices: Sequence[Any]) -> Any:
 
 
 @composite(
-    "linalg_multi_dot(Tensor[] tensors) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes="integral floating complex",
@@ -305,7 +300,7 @@ def _chain(matrices: Sequence[Any]) -> Any:
         (s([s.tensor(2, 3), s.tensor(3), s.tensor(3, 2)]), RuntimeError, "must be 2D"),
     ],
 )
-def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
+def linalg_multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """Multiply matrices in the order that needs the fewest operations.
 
     Args:
@@ -341,7 +336,6 @@ def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
 
 
 @composite(
-    "chain_matmul(Tensor[] matrices) -> Tensor",
     out=True,
     varargs=True,
     dtypes="integral floating complex",
@@ -356,7 +350,7 @@ def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
         (s(s.tensor(2, 3), s.tensor(2, 3)), RuntimeError, "cannot be multiplied"),
     ],
 )
-def chain_matmul(matrices: Sequence[Any]) -> Any:
+def chain_matmul(matrices: Sequence[Tensor]) -> Tensor:
     """Multiply matrices in the cheapest order; `linalg.multi_dot` is the newer name."""
     for k, m in enumerate(matrices):
         if m.ndim != 2:
@@ -367,7 +361,6 @@ def chain_matmul(matrices: Sequence[Any]) -> Any:
 
 
 @composite(
-    "linalg_cross(Tensor self, Tensor other, *, dim dim=-1) -> Tensor",
     strict_out_dtype=True,
     strict_out=True,
     out=True,
@@ -383,7 +376,7 @@ def chain_matmul(matrices: Sequence[Any]) -> Any:
         (s(s.tensor(2, 3), s.tensor(2, 2)), RuntimeError, "must have length 3"),
     ],
 )
-def linalg_cross(self: Any, other: Any, dim: int) -> Any:
+def linalg_cross(self: Tensor, other: Tensor, *, dim: Dim = -1) -> Tensor:
     """Take the cross product of three-dimensional vectors along a dimension."""
     if self.ndim != other.ndim:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
@@ -391,7 +384,6 @@ def linalg_cross(self: Any, other: Any, dim: int) -> Any:
 
 
 @composite(
-    "linalg_diagonal(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
     namespace="linalg",
     samples=lambda s: [
         s(s.tensor(3, 3)),
@@ -403,7 +395,7 @@ def linalg_cross(self: Any, other: Any, dim: int) -> Any:
         (s(s.tensor(2, 2), dim1=1, dim2=1), RuntimeError, "cannot be identical|differ|distinct"),
     ],
 )
-def linalg_diagonal(A: Any, offset: int, dim1: int, dim2: int) -> Any:
+def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Show the diagonals of matrices, as a view."""
     return A.diagonal(offset, dim1, dim2)
 
@@ -412,7 +404,6 @@ def linalg_diagonal(A: Any, offset: int, dim1: int, dim2: int) -> Any:
 
 
 @composite(
-    "linalg_vander(Tensor x, *, int? N=None) -> Tensor",
     dtypes="integral floating complex",
     namespace="linalg",
     samples=lambda s: [
@@ -426,7 +417,7 @@ def linalg_diagonal(A: Any, offset: int, dim1: int, dim2: int) -> Any:
         (s(s.tensor(3), N=1), RuntimeError, "greater than 1"),
     ],
 )
-def linalg_vander(x: Any, N: int | None) -> Any:
+def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Return the matrices with rows 1, x, x^2, ..., x^(N - 1).
 
     Args:
@@ -447,7 +438,6 @@ def linalg_vander(x: Any, N: int | None) -> Any:
 
 
 @composite(
-    "vander(Tensor x, int? N=None, bool increasing=False) -> Tensor",
     method=False,
     samples=lambda s: [
         s(s.tensor(3, low=-2, high=3)),
@@ -461,7 +451,7 @@ def linalg_vander(x: Any, N: int | None) -> Any:
         (s(s.tensor(3), -1), RuntimeError, "non-negative"),
     ],
 )
-def vander(x: Any, N: int | None, increasing: bool) -> Any:
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Return the matrix with columns of powers of a vector, the highest first.
 
     Args:

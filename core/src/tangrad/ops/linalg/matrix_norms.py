@@ -6,9 +6,10 @@ from typing import Any
 
 from tangrad import ops
 from tangrad.ops.definition.define import composite
+from tangrad.ops.definition.signature import Dims, Dims1, DType, Ints1, Scalar, Tensor
 from tangrad.ops.linalg.matrix_checks import check_floating, check_matrix, regular, wide_only
 from tangrad.ops.reduction.moments import p_norm
-from tangrad.ops.views.geometry import wrap_dim
+from tangrad.ops.views.geometry import Ints, wrap_dim
 
 WIDE = "floating complex"
 _INFINITY = float("inf")
@@ -69,8 +70,6 @@ def _vector_norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
 
 
 @composite(
-    "linalg_vector_norm(Tensor self, Scalar ord=2, dim[1]? dim=None, bool keepdim=False, *,"
-    " dtype? dtype=None) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -92,7 +91,14 @@ def _vector_norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
         (s(s.tensor(2), 2, 1), IndexError, "Dimension out of range"),
     ],
 )
-def linalg_vector_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+def linalg_vector_norm(
+    self: Tensor,
+    ord: Scalar = 2,
+    dim: Dims1 | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     """Compute vector norms: sum(abs(x)**ord)**(1/ord) over dimensions.
 
     Args:
@@ -155,8 +161,6 @@ def _matrix_norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
 
 
 @composite(
-    "linalg_matrix_norm(Tensor self, any ord='fro', int[] dim=(-2, -1), bool keepdim=False, *,"
-    " dtype? dtype=None) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -186,7 +190,14 @@ def _matrix_norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
         (s(s.tensor(2, 2, dtype="int64")), RuntimeError, "floating point or complex"),
     ],
 )
-def linalg_matrix_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+def linalg_matrix_norm(
+    self: Tensor,
+    ord: Any = "fro",
+    dim: Ints = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     """Compute matrix norms over two dimensions.
 
     Args:
@@ -205,8 +216,6 @@ def _dims(dim: Any) -> Any:
 
 
 @composite(
-    "linalg_norm(Tensor self, any ord=None, int[1]? dim=None, bool keepdim=False, *,"
-    " dtype? dtype=None) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -227,7 +236,14 @@ def _dims(dim: Any) -> Any:
         (s(s.tensor(2, dtype="int64")), RuntimeError, "floating point or complex"),
     ],
 )
-def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+def linalg_norm(
+    self: Tensor,
+    ord: Any = None,
+    dim: Ints1 | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     """Compute a vector norm or a matrix norm.
 
     Args:
@@ -254,8 +270,6 @@ def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any
 
 
 @composite(
-    "norm(Tensor self, any p='fro', dim[]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
-    " -> Tensor",
     strict_out_dtype=True,
     out=True,
     samples=lambda s: [
@@ -276,8 +290,13 @@ def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any
     ],
 )
 def norm(
-    self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
-) -> Any:
+    self: Tensor,
+    p: Any = "fro",
+    dim: Dims | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     """Compute a vector norm over dimensions, or the nuclear norm of matrices.
 
     Args:

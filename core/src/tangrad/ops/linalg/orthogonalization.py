@@ -8,6 +8,7 @@ from tangrad import ops
 from tangrad.devices import lapack
 from tangrad.devices.lapack_least_squares import lstsq as solved_by_lapack
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.signature import Tensor
 from tangrad.ops.linalg.matrix_checks import (
     check_floating,
     check_matrix,
@@ -127,14 +128,14 @@ def _qr_batch(A: Any, dim: int, mode: str) -> Any:
 
 
 @composite(
-    "qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
+    result_names=("Q", "R"),
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     samples=lambda s: [s(s.tensor(3, 2)), s(s.tensor(2, 3), some=False)],
     errors=lambda s: [(s(s.tensor(3)), RuntimeError, "at least 2|2 or more")],
 )
-def qr(self: Any, some: bool) -> Any:
+def qr(self: Tensor, some: bool = True) -> tuple[Tensor, Tensor]:
     """Factor matrices as Q R; `linalg.qr` is the newer name."""
     return qr.return_type(*linalg_qr(self, "reduced" if some else "complete"))
 
@@ -273,13 +274,12 @@ linalg_householder_product = op(
 
 
 @composite(
-    "orgqr(Tensor self, Tensor input2) -> Tensor",
     out=True,
     dtypes=WIDE,
     samples=_householder_samples,
     errors=lambda s: [(s(s.tensor(2, 3), s.tensor(2)), RuntimeError, "greater than or equal")],
 )
-def orgqr(self: Any, input2: Any) -> Any:
+def orgqr(self: Tensor, input2: Tensor) -> Tensor:
     """Multiply Householder reflections; `linalg.householder_product` is the newer name."""
     return linalg_householder_product(self, input2)
 
@@ -458,8 +458,7 @@ _gelsy_kernel = op(
 
 
 @composite(
-    "linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None)"
-    " -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
+    result_names=("solution", "residuals", "rank", "singular_values"),
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -477,7 +476,9 @@ _gelsy_kernel = op(
         (s(s.tensor(3, 2), s.tensor()), RuntimeError, "at least 1"),
     ],
 )
-def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> Any:
+def linalg_lstsq(
+    self: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Find X for which the Frobenius norm of A X - B is least.
 
     Args:

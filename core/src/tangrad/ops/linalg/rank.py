@@ -9,6 +9,7 @@ import tangrad
 from tangrad import ops
 from tangrad.devices import lapack_spectral
 from tangrad.ops.definition.define import composite, op, overload
+from tangrad.ops.definition.signature import Tensor
 from tangrad.ops.linalg.eigenvalues import linalg_eigvalsh
 from tangrad.ops.linalg.matrix_checks import (
     check_floating,
@@ -75,25 +76,16 @@ def _rank(name: str, self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     return (values > _limit(largest, atol, rtol).unsqueeze(-1)).sum(-1)
 
 
-@composite(
-    "_matrix_rank_tolerances(Tensor input, *, any atol=None, any rtol=None, bool hermitian=False)"
-    " -> Tensor",
-    out=True,
-    function=False,
-    method=False,
-)
-def _matrix_rank_tolerances(input: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
+@composite(out=True, function=False, method=False)
+def _matrix_rank_tolerances(
+    input: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
+) -> Tensor:
     """Count singular values above max(atol, rtol * the largest)."""
     return _rank("torch.linalg.matrix_rank", input, atol, rtol, hermitian)
 
 
-@composite(
-    "_matrix_rank_tol(Tensor input, any tol, bool hermitian=False) -> Tensor",
-    out=True,
-    function=False,
-    method=False,
-)
-def _matrix_rank_tol(input: Any, tol: Any, hermitian: bool) -> Any:
+@composite(out=True, function=False, method=False)
+def _matrix_rank_tol(input: Tensor, tol: Any, hermitian: bool = False) -> Tensor:
     """Count singular values above `tol`."""
     return _rank("torch.linalg.matrix_rank", input, tol, 0.0, hermitian)
 
@@ -211,25 +203,16 @@ def _pinv(self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     return _pseudo_kernel(self, *limits, hermitian)
 
 
-@composite(
-    "_pinv_tolerances(Tensor self, *, any atol=None, any rtol=None, bool hermitian=False)"
-    " -> Tensor",
-    out=True,
-    function=False,
-    method=False,
-)
-def _pinv_tolerances(self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
+@composite(out=True, function=False, method=False)
+def _pinv_tolerances(
+    self: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
+) -> Tensor:
     """Compute pseudoinverses; singular values up to max(atol, rtol * the largest) are zero."""
     return _pinv(self, atol, rtol, hermitian)
 
 
-@composite(
-    "_pinv_rcond(Tensor self, any rcond, bool hermitian=False) -> Tensor",
-    out=True,
-    function=False,
-    method=False,
-)
-def _pinv_rcond(self: Any, rcond: Any, hermitian: bool) -> Any:
+@composite(out=True, function=False, method=False)
+def _pinv_rcond(self: Tensor, rcond: Any, hermitian: bool = False) -> Tensor:
     """Compute pseudoinverses with a relative tolerance."""
     return _pinv(self, 0.0, rcond, hermitian)
 
@@ -265,18 +248,16 @@ linalg_pinv = overload(
 
 
 @composite(
-    "pinverse(Tensor self, float rcond=1e-15) -> Tensor",
     dtypes=WIDE,
     samples=lambda s: [s(regular(s, 3, 3)), s(regular(s, 2, 4))],
     errors=lambda s: [(s(s.tensor(3)), RuntimeError, "at least 2|2 or more")],
 )
-def pinverse(self: Any, rcond: float) -> Any:
+def pinverse(self: Tensor, rcond: float = 1e-15) -> Tensor:
     """Compute pseudoinverses; `linalg.pinv` is the newer name."""
     return _pinv(self, 0.0, rcond, False)
 
 
 @composite(
-    "linalg_cond(Tensor self, any p=None) -> Tensor",
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -296,7 +277,7 @@ def pinverse(self: Any, rcond: float) -> Any:
         (s(s.tensor(2, 2), "max"), RuntimeError, "invalid norm type|got"),
     ],
 )
-def linalg_cond(self: Any, p: Any) -> Any:
+def linalg_cond(self: Tensor, p: Any = None) -> Tensor:
     """Compute condition numbers: norm(A, p) * norm(inv(A), p).
 
     Args:

@@ -11,6 +11,7 @@ from typing import Any
 from tangrad import ops
 from tangrad.devices import lapack_spectral
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.signature import Tensor
 from tangrad.ops.linalg.eigenvalues import columns_of, off_diagonal_quotient, rows_of, same_phases
 from tangrad.ops.linalg.matrix_checks import (
     _linalg_check_gauge,
@@ -180,7 +181,7 @@ linalg_svdvals = op(
 
 
 @composite(
-    "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
+    result_names=("U", "S", "V"),
     strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
@@ -196,7 +197,7 @@ linalg_svdvals = op(
     ],
     errors=lambda s: [(s(s.tensor(3)), RuntimeError, "at least 2|2 or more")],
 )
-def svd(self: Any, some: bool, compute_uv: bool) -> Any:
+def svd(self: Tensor, some: bool = True, compute_uv: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """Decompose matrices as U diag(S) V^H; `linalg.svd`, which gives V^H, is the newer name.
 
     Without `compute_uv`, U and V are zeros.

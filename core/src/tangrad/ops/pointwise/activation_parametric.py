@@ -7,6 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, pointwise
+from tangrad.ops.definition.signature import Generator, Scalar, Tensor
 from tangrad.ops.pointwise.activation import leaky_relu
 from tangrad.ops.random import sequential as random_sequential
 
@@ -14,7 +15,6 @@ from tangrad.ops.random import sequential as random_sequential
 
 
 @composite(
-    "glu(Tensor input, int dim=-1) -> Tensor",
     dtypes="floating",
     namespace="nn",
     oracle="nn.functional.glu",
@@ -30,7 +30,7 @@ from tangrad.ops.random import sequential as random_sequential
         (s(s.tensor(4), 1), IndexError, "out of range"),
     ],
 )
-def glu(input: Any, dim: int) -> Any:
+def glu(input: Tensor, dim: int = -1) -> Tensor:
     """Multiply the first half along `dim` by the sigmoid of the second half.
 
     Dauphin, Fan, Auli, Grangier: "Language modeling with gated convolutional networks", 2016.
@@ -77,7 +77,6 @@ prelu_elements = pointwise(
 
 
 @composite(
-    "prelu(Tensor self, Tensor weight) -> Tensor",
     dtypes="floating",
     oracle="nn.functional.prelu",
     samples=lambda s: [
@@ -96,7 +95,7 @@ prelu_elements = pointwise(
         (s(s.tensor(2), s.tensor(1, dtype="float64")), RuntimeError, "Type promoting"),
     ],
 )
-def prelu(self: Any, weight: Any) -> Any:
+def prelu(self: Tensor, weight: Tensor) -> Tensor:
     """Multiply what is not positive by a slope, one for all or one for each channel.
 
     He, Zhang, Ren, Sun: "Delving deep into rectifiers", 2015.
@@ -143,8 +142,6 @@ def _check_slopes(lower: Any, upper: Any) -> None:
 
 
 @composite(
-    "rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333,"
-    " bool training=False, generator? generator=None) -> Tensor",
     dtypes="floating",
     random=True,
     inplace=True,
@@ -162,7 +159,13 @@ def _check_slopes(lower: Any, upper: Any) -> None:
         (s(s.tensor(2), -math.inf, 1.0), RuntimeError, "must be finite"),
     ],
 )
-def rrelu(self: Any, lower: Any, upper: Any, training: bool, generator: Any) -> Any:
+def rrelu(
+    self: Tensor,
+    lower: Scalar = 0.125,
+    upper: Scalar = 0.3333333333333333,
+    training: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
     """Multiply what is not positive by a slope: drawn from [lower, upper] in training.
 
     Otherwise by the middle of the range (Xu, Wang, Chen, Li: "Empirical evaluation of rectified
@@ -180,8 +183,6 @@ def rrelu(self: Any, lower: Any, upper: Any, training: bool, generator: Any) -> 
 
 
 @composite(
-    "gumbel_softmax(Tensor logits, float tau=1, bool hard=False, float eps=1e-10, int dim=-1)"
-    " -> Tensor",
     dtypes="floating",
     random=True,
     namespace="nn",
@@ -195,7 +196,9 @@ def rrelu(self: Any, lower: Any, upper: Any, training: bool, generator: Any) -> 
     ],
     errors=lambda s: [(s(s.tensor(2), dim=1), IndexError, "out of range")],
 )
-def gumbel_softmax(logits: Any, tau: float, hard: bool, eps: float, dim: int) -> Any:
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
     """Draw from a distribution over categories, in a way that has a gradient.
 
     The softmax of the logits plus Gumbel noise, divided by `tau` (Jang, Gu, Poole: "Categorical

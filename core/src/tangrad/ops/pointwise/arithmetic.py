@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad.ops.definition.define import composite, overload, pointwise
+from tangrad.ops.definition.signature import Operand, Tensor
 from tangrad.tensor.ranges import require_fit
 
 REAL = "bool integral floating"
@@ -172,8 +173,8 @@ rsub = pointwise(
 )
 
 
-@composite("positive(Tensor self) -> Tensor", samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor())])
-def positive(self: Any) -> Any:
+@composite(samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor())])
+def positive(self: Tensor) -> Tensor:
     """Return the tensor itself: what `+x` means."""
     if _is_bool(self):
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
@@ -232,7 +233,6 @@ div_rounded = pointwise(
 
 
 @composite(
-    "div_by_mode(Operand self, Operand other, *, str rounding_mode) -> Tensor",
     inplace=True,
     out=True,
     function=False,
@@ -248,7 +248,7 @@ div_rounded = pointwise(
         (s(s.tensor(3), s.tensor(3), rounding_mode="up"), RuntimeError, "rounding_mode")
     ],
 )
-def div_by_mode(self: Any, other: Any, rounding_mode: str) -> Any:
+def div_by_mode(self: Operand, other: Operand, *, rounding_mode: str) -> Tensor:
     """Divide and round the quotient; a quotient of halves is one before it is truncated.
 
     Not that by a single element, which PyTorch divides by in float32.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from tangrad import _C
 from tangrad.ops.definition.define import composite, overload, pointwise
+from tangrad.ops.definition.signature import Tensor
 
 REAL = "bool integral floating"
 
@@ -124,7 +126,6 @@ clamp_high = pointwise(
 
 
 @composite(
-    "clamp_neither(Tensor self, any min=None, any max=None) -> Tensor",
     function=False,
     method=False,
     inplace=True,
@@ -132,7 +133,7 @@ clamp_high = pointwise(
     oracle="clamp",
     errors=lambda s: [(s(s.tensor(3)), RuntimeError, "must not be None")],
 )
-def clamp_neither(self: Any, min: Any = None, max: Any = None) -> Any:
+def clamp_neither(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Refuse a clamp without bounds."""
     if min is None and max is None:
         raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
@@ -212,14 +213,8 @@ where_choice = pointwise(
 )  # fmt: skip
 
 
-@composite(
-    "where_nonzero(Tensor condition) -> Tensor[]",
-    function=False,
-    method=False,
-    oracle="where",
-    samples=lambda s: [s(s.mask(3, 4))],
-)
-def where_nonzero(condition: Any) -> Any:
+@composite(function=False, method=False, oracle="where", samples=lambda s: [s(s.mask(3, 4))])
+def where_nonzero(condition: Tensor) -> Sequence[Tensor]:
     """Return the indices of the nonzero elements, a tensor per dimension."""
     return condition.nonzero(as_tuple=True)
 
@@ -243,15 +238,14 @@ def _largest(dtype: Any) -> float:
 
 
 @composite(
-    "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
     strict_out_dtype=True,
     out=True,
     inplace=True,
     samples=lambda s: [*s.unary(), s(s.specials(), nan=1.0, posinf=2.0, neginf=-2.0)],
 )
 def nan_to_num(
-    self: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
-) -> Any:
+    self: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
     """Replace NaN by `nan` (default 0) and infinities by the greatest and least finite numbers."""
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         return self.clone()

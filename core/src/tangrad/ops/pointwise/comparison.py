@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad.ops.definition.define import composite, pointwise
+from tangrad.ops.definition.signature import Tensor
 
 REAL = "bool integral floating"
 
@@ -109,8 +110,6 @@ def _check_tolerances(name: str, self: Any, other: Any, rtol: float, atol: float
 
 
 @composite(
-    "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, "
-    "bool equal_nan=False) -> Tensor",
     samples=lambda s: [
         s(s.tensor(3, 4), s.tensor(4)),
         s(s.tensor(3, 4), s.tensor(3, 4), 0.5, 1.0),
@@ -123,8 +122,8 @@ def _check_tolerances(name: str, self: Any, other: Any, rtol: float, atol: float
     ],
 )
 def isclose(
-    self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-) -> Any:
+    self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Tensor:
     """Tell which elements are equal up to `atol + rtol * abs(other)`."""
     _check_tolerances("isclose", self, other, rtol, atol)
     close = self == other
@@ -141,8 +140,6 @@ def isclose(
 
 
 @composite(
-    "allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, "
-    "bool equal_nan=False) -> bool",
     samples=lambda s: [
         s(s.tensor(3, 4), s.tensor(4)),
         s(s.specials(), s.specials(), equal_nan=True),
@@ -151,7 +148,7 @@ def isclose(
     errors=lambda s: [(s(s.tensor(2), s.tensor(2), atol=-1.0), RuntimeError, "atol")],
 )
 def allclose(
-    self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
     """Tell whether all elements are equal up to `atol + rtol * abs(other)`."""
     _check_tolerances("allclose", self, other, rtol, atol)
@@ -159,7 +156,6 @@ def allclose(
 
 
 @composite(
-    "equal(Tensor self, Tensor other) -> bool",
     samples=lambda s: [
         s(s.tensor(3, 4), s.tensor(3, 4)),
         s(s.tensor(3), s.tensor(4)),
@@ -168,7 +164,7 @@ def allclose(
     ],
     errors=lambda s: [(s(s.tensor(2), 1), TypeError, "equal")],
 )
-def equal(self: Any, other: Any) -> bool:
+def equal(self: Tensor, other: Tensor) -> bool:
     """Tell whether two tensors have the same shape and the same elements."""
     if self.shape != other.shape:
         return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad.ops.definition.define import composite, pointwise
+from tangrad.ops.definition.signature import Tensor
 
 conjugated = pointwise(
     "_conj_physical(Tensor self) -> Tensor",
@@ -23,14 +24,8 @@ conjugated = pointwise(
 )
 
 
-@composite(
-    "conj_physical(Tensor self) -> Tensor",
-    out=True,
-    strict_out_dtype=True,
-    inplace=True,
-    samples=lambda s: s.unary(),
-)
-def conj_physical(self: Any) -> Any:
+@composite(out=True, strict_out_dtype=True, inplace=True, samples=lambda s: s.unary())
+def conj_physical(self: Tensor) -> Tensor:
     """Conjugate every element, in new memory; a real tensor is returned as it is."""
     return conjugated(self) if self.dtype.is_complex else self
 

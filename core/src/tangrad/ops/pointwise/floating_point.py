@@ -6,6 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, pointwise
+from tangrad.ops.definition.signature import Operand, Tensor, WrittenTensor
 
 copysign = pointwise(
     "copysign(Tensor self, Operand other) -> Tensor",
@@ -36,7 +37,6 @@ ldexp_elements.title = "ldexp"
 
 
 @composite(
-    "ldexp(Tensor self, Tensor other) -> Tensor",
     out=True,
     inplace=True,
     samples=lambda s: [
@@ -47,7 +47,7 @@ ldexp_elements.title = "ldexp"
     ],
     errors=lambda s: [(s(s.tensor(3), s.tensor(4)), RuntimeError, "must match")],
 )
-def ldexp(self: Any, other: Any) -> Any:
+def ldexp(self: Tensor, other: Tensor) -> Tensor:
     """Multiply by a power of two: `self * 2**other`.
 
     Args:
@@ -127,7 +127,6 @@ nextafter_half = pointwise(
 
 
 @composite(
-    "nextafter(Tensor self, Tensor other) -> Tensor",
     inplace=True,
     out=True,
     dtypes="floating",
@@ -136,7 +135,7 @@ nextafter_half = pointwise(
         (s(s.tensor(2, dtype="int64"), s.tensor(2, dtype="int64")), RuntimeError, "int64")
     ],
 )
-def nextafter(self: Any, other: Any) -> Any:
+def nextafter(self: Tensor, other: Tensor) -> Tensor:
     """Compute the floating-point number after `self` towards `other`."""
     half = _HALVES.get(tangrad.result_type(self, other).name)
     return nextafter_half(self, other, *half) if half else nextafter_wide(self, other)
@@ -165,20 +164,18 @@ def _power_samples(s: Any) -> list[Any]:
 
 
 @composite(
-    "float_power(Operand self, Operand exponent) -> Tensor",
     strict_out_dtype=True,
     out=True,
     samples=_power_samples,
     errors=lambda s: [(s(s.tensor(2), s.tensor(3)), RuntimeError, "must match")],
 )
-def float_power(self: Any, exponent: Any) -> Any:
+def float_power(self: Operand, exponent: Operand) -> Tensor:
     """Raise to a power in float64, or in complex128 where an operand is complex."""
     dtype = _wide_power(self, exponent)
     return tangrad.pow(_widened(self, dtype), _widened(exponent, dtype))
 
 
 @composite(
-    "float_power_(Tensor! self, Operand exponent) -> Tensor",
     dtypes="floating complex",
     function=False,
     samples=lambda s: (
@@ -186,7 +183,7 @@ def float_power(self: Any, exponent: Any) -> Any:
     ),
     errors=lambda s: [(s(s.tensor(2, dtype="float32"), 2), RuntimeError, "float64")],
 )
-def float_power_(self: Any, exponent: Any) -> Any:
+def float_power_(self: WrittenTensor, exponent: Operand) -> Tensor:
     """Raise a tensor of float64 or complex128 to a power, in place."""
     dtype = _wide_power(self, exponent)
     if self.dtype is not dtype:

@@ -9,6 +9,7 @@ import tangrad
 from tangrad import _C
 from tangrad.dispatch.batching import refuse_same
 from tangrad.ops.definition.define import at_all_sizes, composite, op, overload, pointwise
+from tangrad.ops.definition.signature import Generator, Tensor, WrittenTensor
 from tangrad.ops.random import sequential as random_sequential
 from tangrad.ops.random.uniform_normal import (
     refuse_overlap,
@@ -81,7 +82,6 @@ bernoulli_number_ = op(
 
 
 @composite(
-    "bernoulli_elements_(Tensor! self, Tensor p, *, generator? generator=None) -> Tensor",
     random=True,
     function=False,
     method=False,
@@ -95,7 +95,9 @@ bernoulli_number_ = op(
         (s(s.tensor(2), s.tensor(2, low=2, high=3, dtype="float32")), RuntimeError, "p_in"),
     ],
 )
-def bernoulli_elements_(self: Any, p: Any, generator: Any) -> Any:
+def bernoulli_elements_(
+    self: WrittenTensor, p: Tensor, *, generator: Generator | None = None
+) -> Tensor:
     """Overwrite a tensor by 1 with the probabilities of another, which is broadcast, else 0."""
     return self.copy_(tangrad.bernoulli(p.expand(self.shape), generator=generator))
 
@@ -104,7 +106,6 @@ bernoulli_ = overload("bernoulli_", "bernoulli_number_", "bernoulli_elements_", 
 
 
 @composite(
-    "bernoulli_p(Tensor self, float p, *, generator? generator=None) -> Tensor",
     strict_out=True,
     random=True,
     function=False,
@@ -112,7 +113,7 @@ bernoulli_ = overload("bernoulli_", "bernoulli_number_", "bernoulli_elements_", 
     samples=lambda s: [s(s.tensor(2, 3), 0.5)],
     oracle="bernoulli",
 )
-def bernoulli_p(self: Any, p: float, generator: Any) -> Any:
+def bernoulli_p(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
     """Draw 1 with probability p, else 0, in the shape and dtype of a tensor."""
     refuse_same("bernoulli", self)
     dense = tangrad.contiguous_format  # numbers are drawn in the order of memory
@@ -182,7 +183,6 @@ def _dropped(input: Any, p: float) -> Any:
 
 
 @composite(
-    "dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
     random=True,
     dtypes="floating complex",
     namespace="nn",
@@ -198,7 +198,7 @@ def _dropped(input: Any, p: float) -> Any:
     ],
 )
 @at_all_sizes
-def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero elements with probability p and scale the others by 1 / (1 - p), in training.
 
     Srivastava et al.: "Dropout: a simple way to prevent neural networks from overfitting", 2014.

@@ -9,6 +9,14 @@ from tangrad import _C
 from tangrad.dispatch.batching import refuse_same
 from tangrad.ops.creation.empty_full import require_strided
 from tangrad.ops.definition.define import composite, op, overload
+from tangrad.ops.definition.signature import (
+    Device,
+    DType,
+    Generator,
+    MemoryFormat,
+    Tensor,
+    TensorLayout,
+)
 from tangrad.ops.random import sequential as random_sequential
 from tangrad.ops.random.uniform_normal import BOUNDS, EXACT_BITS, require_floating
 from tangrad.ops.refusal import refuse_values
@@ -23,9 +31,6 @@ def _finished(drawn: Any, requires_grad: bool, out: Any = None) -> Any:
 
 
 @composite(
-    "rand(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
-    " Tensor? out=None) -> Tensor",
     c_implementation="rand",
     random=True,
     dtypes="floating",
@@ -34,14 +39,15 @@ def _finished(drawn: Any, requires_grad: bool, out: Any = None) -> Any:
 )
 def rand(
     size: Ints,
-    generator: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Draw a tensor of numbers uniform on [0, 1)."""
     require_strided(layout)
     drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
@@ -50,9 +56,6 @@ def rand(
 
 
 @composite(
-    "randn(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
-    " Tensor? out=None) -> Tensor",
     c_implementation="randn",
     random=True,
     samples=lambda s: [s((2, 3)), s(())],
@@ -60,14 +63,15 @@ def rand(
 )
 def randn(
     size: Ints,
-    generator: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Draw a tensor of standard normal numbers."""
     require_strided(layout)
     drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
@@ -76,9 +80,6 @@ def randn(
 
 
 @composite(
-    "randint_between(int low, int high, int[] size, *, generator? generator=None,"
-    " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False, Tensor? out=None) -> Tensor",
     c_implementation="randint_between",
     random=True,
     function=False,
@@ -90,14 +91,15 @@ def randint_between(
     low: int,
     high: int,
     size: Ints,
-    generator: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Draw a tensor of integers uniform on [low, high)."""
     dtype = tangrad.int64 if dtype is None and out is None else dtype
     require_strided(layout)
@@ -107,9 +109,6 @@ def randint_between(
 
 
 @composite(
-    "randint_below(int high, int[] size, *, generator? generator=None, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False, Tensor? out=None) -> Tensor",
     c_implementation="randint_below",
     random=True,
     function=False,
@@ -119,14 +118,15 @@ def randint_between(
 def randint_below(
     high: int,
     size: Ints,
-    generator: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Draw a tensor of integers uniform on [0, high)."""
     given = {"dtype": dtype, "layout": layout, "device": device, "requires_grad": requires_grad}
     return randint_between(0, high, size, generator=generator, out=out, **given)
@@ -160,23 +160,21 @@ def _check_permutation(n: int, dtype: Any) -> None:
 
 
 @composite(
-    "randperm(int n, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
-    " Tensor? out=None) -> Tensor",
     random=True,
     samples=lambda s: [s(5), s(0), s(1)],
     errors=lambda s: [(s(-1), RuntimeError, "n must be non-negative")],
 )
 def randperm(
     n: int,
-    generator: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    out: Any,
-) -> Any:
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Draw a permutation of the integers from 0 to n - 1."""
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
@@ -191,24 +189,22 @@ def randperm(
 
 
 @composite(
-    "rand_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
-    " generator? generator=None) -> Tensor",
     random=True,
     dtypes="floating",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
 )
 def rand_like(
-    input: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    memory_format: Any,
-    generator: Any,
-) -> Any:
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
     """Draw numbers uniform on [0, 1) in the shape, dtype and device of a tensor."""
     require_strided(layout)
     drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
@@ -217,24 +213,22 @@ def rand_like(
 
 
 @composite(
-    "randn_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
-    " generator? generator=None) -> Tensor",
     random=True,
     dtypes="floating",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
 )
 def randn_like(
-    input: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    memory_format: Any,
-    generator: Any,
-) -> Any:
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
     """Draw standard normal numbers in the shape, dtype and device of a tensor."""
     require_strided(layout)
     drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
@@ -243,27 +237,24 @@ def randn_like(
 
 
 @composite(
-    "randint_like(Tensor input, int? low=None, int? high=None, *, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False, memory_format? memory_format=None, generator? generator=None)"
-    " -> Tensor",
     random=True,
     method=False,
     samples=lambda s: [s(s.tensor(2, 3), 5), s(s.tensor(4), -2, 3), s(s.tensor(4), high=3)],
     errors=lambda s: [(s(s.tensor(2)), TypeError, "'high'")],
 )
 def randint_like(
-    input: Any,
-    low: int | None,
-    high: int | None,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-    memory_format: Any,
-    generator: Any,
-) -> Any:
+    input: Tensor,
+    low: int | None = None,
+    high: int | None = None,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
     """Draw integers uniform on [low, high) in the shape, dtype and device of a tensor.
 
     One number alone is `high`, and `low` is 0.
@@ -278,9 +269,6 @@ def randint_like(
 
 
 @composite(
-    "normal(any mean, any std=1.0, int[]? size=None, *, generator? generator=None,"
-    " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False) -> Tensor",
     out=True,
     random=True,
     dtypes="floating",
@@ -294,15 +282,16 @@ def randint_like(
 )
 def normal(
     mean: Any,
-    std: Any,
-    size: Any,
-    generator: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
+    std: Any = 1.0,
+    size: Ints | None = None,
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Draw normally distributed numbers.
 
     Args:
@@ -345,8 +334,6 @@ def _check_weights(weights: Any) -> None:
 
 
 @composite(
-    "multinomial(Tensor input, int num_samples, bool replacement=False, *,"
-    " generator? generator=None) -> Tensor",
     strict_out_dtype=True,
     out=True,
     random=True,
@@ -360,7 +347,13 @@ def _check_weights(weights: Any) -> None:
         (s(s.tensor(3, low=0.5, high=1), 0), RuntimeError, "n_sample <= 0|num_samples"),
     ],
 )
-def multinomial(input: Any, num_samples: int, replacement: bool, generator: Any) -> Any:
+def multinomial(
+    input: Tensor,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
     """Draw indices of the last dimension with probabilities proportional to its elements.
 
     Without replacement the indices of the greatest p / e, e exponentially distributed, are

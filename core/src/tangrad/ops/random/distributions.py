@@ -7,6 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.signature import Generator, Tensor, WrittenTensor
 from tangrad.ops.random import sequential as random_sequential
 from tangrad.ops.random.gamma import rejection, words_for_tries
 from tangrad.ops.views.geometry import dtype_name, numel_of
@@ -23,8 +24,6 @@ def _uniform(self: Any, generator: Any) -> Any:
 
 
 @composite(
-    "cauchy_(Tensor! self, float median=0.0, float sigma=1.0, *, generator? generator=None)"
-    " -> Tensor",
     dtypes="floating",
     random=True,
     function=False,
@@ -37,7 +36,13 @@ def _uniform(self: Any, generator: Any) -> Any:
         (s(s.tensor(2, dtype="int64")), RuntimeError, "continuous"),
     ],
 )
-def cauchy_(self: Any, median: float, sigma: float, generator: Any) -> Any:
+def cauchy_(
+    self: WrittenTensor,
+    median: float = 0.0,
+    sigma: float = 1.0,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
     """Overwrite a tensor by numbers of Cauchy's distribution.
 
     They are the distribution's quantiles at uniform numbers.
@@ -57,8 +62,6 @@ def cauchy_(self: Any, median: float, sigma: float, generator: Any) -> Any:
 
 
 @composite(
-    "log_normal_(Tensor! self, float mean=1.0, float std=2.0, *, generator? generator=None)"
-    " -> Tensor",
     dtypes="floating",
     random=True,
     function=False,
@@ -70,7 +73,9 @@ def cauchy_(self: Any, median: float, sigma: float, generator: Any) -> Any:
         (s(s.tensor(2, dtype="int64")), NotImplementedError, "int64"),
     ],
 )
-def log_normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
+def log_normal_(
+    self: WrittenTensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
+) -> Tensor:
     """Overwrite a tensor by numbers whose logarithms are normally distributed.
 
     Args:
@@ -90,7 +95,6 @@ def log_normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
 
 
 @composite(
-    "geometric_(Tensor! self, float p, *, generator? generator=None) -> Tensor",
     dtypes="integral floating",
     random=True,
     function=False,
@@ -105,7 +109,7 @@ def log_normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
         (s(s.tensor(2, dtype="bool"), 0.5), NotImplementedError, "bool"),
     ],
 )
-def geometric_(self: Any, p: float, generator: Any) -> Any:
+def geometric_(self: WrittenTensor, p: float, *, generator: Generator | None = None) -> Tensor:
     """Overwrite a tensor by numbers of trials up to the first success, of probability p."""
     if self.dtype is tangrad.bool or self.dtype.is_complex:
         raise NotImplementedError(f"geometric_ is not implemented for {self.dtype}")
@@ -188,14 +192,13 @@ poisson_tensor = op(
 
 
 @composite(
-    "poisson(Tensor self, generator? generator=None) -> Tensor",
     dtypes="floating",
     random=True,
     method=False,
     samples=lambda s: [s(s.tensor(2, 3, low=0, high=9)), s(s.tensor(low=0, high=9))],
     errors=lambda s: [(s(s.values([-1.0])), RuntimeError, "non-negative")],
 )
-def poisson(self: Any, generator: Any) -> Any:
+def poisson(self: Tensor, generator: Generator | None = None) -> Tensor:
     """Draw numbers of Poisson's distribution with the mean that each element states."""
     return poisson_tensor(self, generator=generator)
 
@@ -287,7 +290,6 @@ _binomial = op(
 
 
 @composite(
-    "binomial(Tensor count, Tensor prob, generator? generator=None) -> Tensor",
     dtypes="floating",
     random=True,
     method=False,
@@ -299,7 +301,7 @@ _binomial = op(
         (s(s.tensor(2, dtype="int64"), s.values([0.5, 0.5])), ValueError, "floating-point")
     ],
 )
-def binomial(count: Any, prob: Any, generator: Any) -> Any:
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """Draw numbers of successes in `count` trials, each of probability `prob`."""
     count, prob = tangrad.broadcast_tensors(count, prob)
     return _binomial(count.contiguous(), prob.contiguous(), generator=generator)

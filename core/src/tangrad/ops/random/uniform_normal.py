@@ -13,6 +13,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import composite, op, overload
+from tangrad.ops.definition.signature import Generator, Tensor, WrittenTensor
 from tangrad.ops.random import sequential as random_sequential
 from tangrad.ops.views.geometry import dtype_name, numel_of
 from tangrad.random import philox
@@ -270,14 +271,13 @@ random_between = op(
 
 
 @composite(
-    "random_full_(Tensor! self, *, generator? generator=None) -> Tensor",
     random=True,
     function=False,
     method=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(3, dtype="int64"))],
     oracle=lambda torch, x: x.random_(),
 )
-def random_full_(self: Any, generator: Any) -> Any:
+def random_full_(self: WrittenTensor, *, generator: Generator | None = None) -> Tensor:
     """Overwrite a tensor by integers from 0 to the greatest that the dtype represents exactly."""
     engine = random_sequential.engine_of(generator, self.device)
     end = _random_end(self, None)
@@ -287,20 +287,18 @@ def random_full_(self: Any, generator: Any) -> Any:
 
 
 @composite(
-    "random_below_(Tensor! self, int to, *, generator? generator=None) -> Tensor",
     random=True,
     function=False,
     method=False,
     samples=lambda s: [s(s.tensor(2, 3), 5), s(s.tensor(2, 3), to=2)],
     oracle=lambda torch, x, to: x.random_(to),
 )
-def random_below_(self: Any, to: int, generator: Any) -> Any:
+def random_below_(self: WrittenTensor, to: int, *, generator: Generator | None = None) -> Tensor:
     """Overwrite a tensor by integers uniform on [0, to)."""
     return random_between(self, 0, to, generator=generator)
 
 
 @composite(
-    "random_from_(Tensor! self, int from_, int? to, *, generator? generator=None) -> Tensor",
     random=True,
     function=False,
     method=False,
@@ -308,7 +306,9 @@ def random_below_(self: Any, to: int, generator: Any) -> Any:
     samples=lambda s: [s(s.tensor(4), 1, 3), s(s.tensor(4), 5, None), s(s.tensor(4), 0, to=None)],
     oracle=lambda torch, x, low, to: x.random_(low, to),
 )
-def random_from_(self: Any, from_: int, to: int | None, generator: Any) -> Any:
+def random_from_(
+    self: WrittenTensor, from_: int, to: int | None, *, generator: Generator | None = None
+) -> Tensor:
     """Overwrite a tensor by integers uniform on [from_, to).
 
     Without an end they range up to the greatest that the dtype represents exactly.

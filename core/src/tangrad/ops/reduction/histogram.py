@@ -10,6 +10,7 @@ import tangrad
 from tangrad import _C
 from tangrad.dispatch.batching import looped
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.signature import Scalar, Tensor
 from tangrad.ops.refusal import refuse_values
 from tangrad.ops.views.geometry import numel_of
 from tangrad.tensor.ranges import require_fit
@@ -39,7 +40,6 @@ def _widened(low: float, high: float) -> tuple[float, float]:
 
 
 @composite(
-    "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes="floating",
@@ -62,7 +62,7 @@ def _widened(low: float, high: float) -> tuple[float, float]:
         (s(s.tensor(3, dtype="int64"), 4), NotImplementedError, "not implemented"),
     ],
 )
-def histc(self: Any, bins: int, min: Any, max: Any) -> Any:
+def histc(self: Tensor, bins: int = 100, min: Scalar = 0, max: Scalar = 0) -> Tensor:
     """Count the elements in equal intervals from min to max; others, and NaN, are left out.
 
     Args:
@@ -207,8 +207,7 @@ def _counted(rows: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any
 
 
 @composite(
-    "histogram(Tensor self, any bins=100, *, any range=None, Tensor? weight=None,"
-    " bool density=False) -> (Tensor hist, Tensor bin_edges)",
+    result_names=("hist", "bin_edges"),
     strict_out_dtype=True,
     out=True,
     dtypes="floating",
@@ -233,7 +232,14 @@ def _counted(rows: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any
         (s(s.values([1.0, float("nan")]), 4), RuntimeError, "is not finite"),
     ],
 )
-def histogram(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> Any:
+def histogram(
+    self: Tensor,
+    bins: Any = 100,
+    *,
+    range: Any = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> tuple[Tensor, Tensor]:
     """Count the elements by intervals.
 
     Args:
@@ -290,8 +296,7 @@ def _edges_by_dimension(columns: Any, bins: Any, bounds: Any) -> list[Any]:
 
 
 @composite(
-    "histogramdd(Tensor self, any bins, any range=None, Tensor? weight=None, bool density=False)"
-    " -> (Tensor hist, Tensor[] bin_edges)",
+    result_names=("hist", "bin_edges"),
     dtypes="floating",
     method=False,
     samples=lambda s: (
@@ -310,7 +315,9 @@ def _edges_by_dimension(columns: Any, bins: Any, bounds: Any) -> list[Any]:
         (s(s.tensor(3, 2, dtype="int64"), [2, 2]), NotImplementedError, "not implemented"),
     ],
 )
-def histogramdd(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> Any:
+def histogramdd(
+    self: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None, density: bool = False
+) -> tuple[Tensor, Sequence[Tensor]]:
     """Count points, the rows of the last dimension, by boxes.
 
     Args:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.ops.definition.define import composite, overload, reduction
+from tangrad.ops.definition.signature import Dims, Scalar, Tensor
 from tangrad.ops.reduction.sums import count, dim_errors, mean_vjp, restore
 from tangrad.ops.views.geometry import numel_of
 
@@ -191,165 +192,153 @@ std_mean_corrected = reduction(
 )
 
 
-@composite(
-    "var_unbiased(Tensor self, dim[]? dim=None, bool unbiased=True, bool keepdim=False) -> Tensor",
-    out=True,
-    function=False,
-    method=False,
-    oracle="var",
-    samples=_unbiased_samples,
-)
-def var_unbiased(self: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Any:
+@composite(out=True, function=False, method=False, oracle="var", samples=_unbiased_samples)
+def var_unbiased(
+    self: Tensor, dim: Dims | None = None, unbiased: bool = True, keepdim: bool = False
+) -> Tensor:
     """Compute the variance with Bessel's correction or without."""
     return self.var(dim, correction=int(unbiased), keepdim=keepdim)
 
 
 @composite(
-    "var_total(Tensor self, bool unbiased) -> Tensor",
     out=True,
     function=False,
     method=False,
     oracle="var",
     samples=lambda s: [s(s.tensor(3, 4), False), s(s.tensor(3, 4), unbiased=True)],
 )
-def var_total(self: Any, unbiased: bool) -> Any:
+def var_total(self: Tensor, unbiased: bool) -> Tensor:
     """Compute the variance of all elements."""
     return self.var(correction=int(unbiased))
 
 
-@composite(
-    "std_unbiased(Tensor self, dim[]? dim=None, bool unbiased=True, bool keepdim=False) -> Tensor",
-    out=True,
-    function=False,
-    method=False,
-    oracle="std",
-    samples=_unbiased_samples,
-)
-def std_unbiased(self: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Any:
+@composite(out=True, function=False, method=False, oracle="std", samples=_unbiased_samples)
+def std_unbiased(
+    self: Tensor, dim: Dims | None = None, unbiased: bool = True, keepdim: bool = False
+) -> Tensor:
     """Compute the standard deviation with Bessel's correction or without."""
     return self.std(dim, correction=int(unbiased), keepdim=keepdim)
 
 
 @composite(
-    "std_total(Tensor self, bool unbiased) -> Tensor",
     out=True,
     function=False,
     method=False,
     oracle="std",
     samples=lambda s: [s(s.tensor(3, 4), False), s(s.tensor(3, 4), unbiased=True)],
 )
-def std_total(self: Any, unbiased: bool) -> Any:
+def std_total(self: Tensor, unbiased: bool) -> Tensor:
     """Compute the standard deviation of all elements."""
     return self.std(correction=int(unbiased))
 
 
-@composite(
-    "var_mean_unbiased(Tensor self, dim[]? dim=None, bool unbiased=True, bool keepdim=False)"
-    " -> (Tensor, Tensor)",
-    function=False,
-    method=False,
-    oracle="var_mean",
-    samples=_unbiased_samples,
-)
+@composite(function=False, method=False, oracle="var_mean", samples=_unbiased_samples)
 def var_mean_unbiased(
-    self: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False
-) -> Any:
+    self: Tensor, dim: Dims | None = None, unbiased: bool = True, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
     """Compute variance and mean with Bessel's correction or without."""
     return var_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
 
 
-@composite(
-    "std_mean_unbiased(Tensor self, dim[]? dim=None, bool unbiased=True, bool keepdim=False)"
-    " -> (Tensor, Tensor)",
-    function=False,
-    method=False,
-    oracle="std_mean",
-    samples=_unbiased_samples,
-)
+@composite(function=False, method=False, oracle="std_mean", samples=_unbiased_samples)
 def std_mean_unbiased(
-    self: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False
-) -> Any:
+    self: Tensor, dim: Dims | None = None, unbiased: bool = True, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
     """Compute standard deviation and mean with Bessel's correction or without."""
     return std_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
 
 
 @composite(
-    "var_mean_total(Tensor self, bool unbiased) -> (Tensor, Tensor)",
     function=False,
     method=False,
     oracle="var_mean",
     samples=lambda s: [s(s.tensor(3, 4), False), s(s.tensor(3, 4), unbiased=True)],
 )
-def var_mean_total(self: Any, unbiased: bool) -> Any:
+def var_mean_total(self: Tensor, unbiased: bool) -> tuple[Tensor, Tensor]:
     """Compute both over all elements."""
     return var_mean_corrected(self, correction=int(unbiased))
 
 
 @composite(
-    "std_mean_total(Tensor self, bool unbiased) -> (Tensor, Tensor)",
     function=False,
     method=False,
     oracle="std_mean",
     samples=lambda s: [s(s.tensor(3, 4), False), s(s.tensor(3, 4), unbiased=True)],
 )
-def std_mean_total(self: Any, unbiased: bool) -> Any:
+def std_mean_total(self: Tensor, unbiased: bool) -> tuple[Tensor, Tensor]:
     """Compute both over all elements."""
     return std_mean_corrected(self, correction=int(unbiased))
 
 
 @composite(
-    "var_default(Tensor self, dim[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
-    " -> Tensor",
     function=False,
     method=False,
     out=True,
     oracle="var",
     samples=lambda s: [s(s.tensor(3, 4), 0, correction=None)],
 )
-def var_default(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+def var_default(
+    self: Tensor,
+    dim: Dims | None = None,
+    *,
+    correction: Scalar | None = None,
+    keepdim: bool = False,
+) -> Tensor:
     """Compute the same with a correction that may be None, which is one."""
     correction = 1 if correction is None else correction
     return var_corrected(self, dim, correction=correction, keepdim=keepdim)
 
 
 @composite(
-    "std_default(Tensor self, dim[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
-    " -> Tensor",
     function=False,
     method=False,
     out=True,
     oracle="std",
     samples=lambda s: [s(s.tensor(3, 4), 0, correction=None)],
 )
-def std_default(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+def std_default(
+    self: Tensor,
+    dim: Dims | None = None,
+    *,
+    correction: Scalar | None = None,
+    keepdim: bool = False,
+) -> Tensor:
     """Compute the same with a correction that may be None, which is one."""
     correction = 1 if correction is None else correction
     return std_corrected(self, dim, correction=correction, keepdim=keepdim)
 
 
 @composite(
-    "var_mean_default(Tensor self, dim[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
-    " -> (Tensor, Tensor)",
     function=False,
     method=False,
     oracle="var_mean",
     samples=lambda s: [s(s.tensor(3, 4), 0, correction=None)],
 )
-def var_mean_default(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+def var_mean_default(
+    self: Tensor,
+    dim: Dims | None = None,
+    *,
+    correction: Scalar | None = None,
+    keepdim: bool = False,
+) -> tuple[Tensor, Tensor]:
     """Compute the same with a correction that may be None, which is one."""
     correction = 1 if correction is None else correction
     return var_mean_corrected(self, dim, correction=correction, keepdim=keepdim)
 
 
 @composite(
-    "std_mean_default(Tensor self, dim[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
-    " -> (Tensor, Tensor)",
     function=False,
     method=False,
     oracle="std_mean",
     samples=lambda s: [s(s.tensor(3, 4), 0, correction=None)],
 )
-def std_mean_default(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+def std_mean_default(
+    self: Tensor,
+    dim: Dims | None = None,
+    *,
+    correction: Scalar | None = None,
+    keepdim: bool = False,
+) -> tuple[Tensor, Tensor]:
     """Compute the same with a correction that may be None, which is one."""
     correction = 1 if correction is None else correction
     return std_mean_corrected(self, dim, correction=correction, keepdim=keepdim)

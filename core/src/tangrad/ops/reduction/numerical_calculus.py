@@ -7,6 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, overload, pointwise
+from tangrad.ops.definition.signature import Dim, Scalar, Tensor
 
 # Integrals by the trapezoidal rule
 
@@ -63,7 +64,6 @@ areas = pointwise(
 
 
 @composite(
-    "trapezoid_points(Tensor y, Tensor x, *, dim dim=-1) -> Tensor",
     dtypes="integral floating complex",
     function=False,
     method=False,
@@ -81,7 +81,7 @@ areas = pointwise(
         (s(s.tensor(3), s.mask(3)), RuntimeError, "bool"),
     ],
 )
-def trapezoid_points(y: Any, x: Any, dim: int) -> Any:
+def trapezoid_points(y: Tensor, x: Tensor, *, dim: Dim = -1) -> Tensor:
     """Integrate samples y at points x along a dimension."""
     _refuse_scalar("trapezoid", y)
     if y.shape[dim] == 0:
@@ -91,7 +91,6 @@ def trapezoid_points(y: Any, x: Any, dim: int) -> Any:
 
 
 @composite(
-    "trapezoid_step(Tensor y, *, Scalar dx=1, dim dim=-1) -> Tensor",
     dtypes="integral floating complex",
     function=False,
     method=False,
@@ -109,7 +108,7 @@ def trapezoid_points(y: Any, x: Any, dim: int) -> Any:
         (s(s.mask(3)), RuntimeError, "bool"),
     ],
 )
-def trapezoid_step(y: Any, dx: Any, dim: int) -> Any:
+def trapezoid_step(y: Tensor, *, dx: Scalar = 1, dim: Dim = -1) -> Tensor:
     """Integrate samples y at equal distances dx along a dimension."""
     _refuse_scalar("trapezoid", y)
     if y.shape[dim] == 0:
@@ -133,7 +132,6 @@ trapezoid = overload(
 
 
 @composite(
-    "cumulative_trapezoid_points(Tensor y, Tensor x, *, dim dim=-1) -> Tensor",
     dtypes="integral floating complex",
     function=False,
     method=False,
@@ -150,7 +148,7 @@ trapezoid = overload(
         (s(s.tensor(3), s.mask(3)), RuntimeError, "bool"),
     ],
 )
-def cumulative_trapezoid_points(y: Any, x: Any, dim: int) -> Any:
+def cumulative_trapezoid_points(y: Tensor, x: Tensor, *, dim: Dim = -1) -> Tensor:
     """Integrate samples y at points x up to each one along a dimension."""
     _refuse_scalar("cumulative_trapezoid", y)
     _refuse_bool("cumulative_trapezoid", x, y)
@@ -161,7 +159,6 @@ def cumulative_trapezoid_points(y: Any, x: Any, dim: int) -> Any:
 
 
 @composite(
-    "cumulative_trapezoid_step(Tensor y, *, Scalar dx=1, dim dim=-1) -> Tensor",
     dtypes="integral floating complex",
     function=False,
     method=False,
@@ -179,7 +176,7 @@ def cumulative_trapezoid_points(y: Any, x: Any, dim: int) -> Any:
         (s(s.mask(3)), RuntimeError, "bool"),
     ],
 )
-def cumulative_trapezoid_step(y: Any, dx: Any, dim: int) -> Any:
+def cumulative_trapezoid_step(y: Tensor, *, dx: Scalar = 1, dim: Dim = -1) -> Tensor:
     """Integrate samples y at equal distances dx up to each one along a dimension."""
     _refuse_scalar("cumulative_trapezoid", y)
     _refuse_bool("cumulative_trapezoid", y)
@@ -298,7 +295,6 @@ def _differences_at(f: Any, dim: int, points: Any, edge_order: int) -> Any:
 
 
 @composite(
-    "gradient(Tensor self, *, any spacing=None, any dim=None, int edge_order=1) -> Tensor[]",
     method=False,
     dtypes="integral floating complex",
     samples=lambda s: [
@@ -320,7 +316,9 @@ def _differences_at(f: Any, dim: int, points: Any, edge_order: int) -> Any:
         (s(s.integers(0, 4, 4, dtype="uint8")), RuntimeError, "uint8"),
     ],
 )
-def gradient(self: Any, spacing: Any, dim: Any, edge_order: int) -> Any:
+def gradient(
+    self: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1
+) -> Sequence[Tensor]:
     """Estimate the derivatives of sampled values along dimensions by central differences.
 
     Args:

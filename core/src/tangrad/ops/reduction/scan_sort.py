@@ -6,6 +6,7 @@ from typing import Any
 
 from tangrad import ops
 from tangrad.ops.definition.define import composite, op, scan
+from tangrad.ops.definition.signature import Dim, Tensor
 from tangrad.ops.pointwise.transcendental import log_of_sum
 from tangrad.tensor.memory import suggested_format
 
@@ -326,7 +327,6 @@ sort = op(
 
 
 @composite(
-    "argsort(Tensor self, dim dim=-1, bool descending=False, bool stable=False) -> Tensor",
     out=True,
     samples=lambda s: [
         s(s.permutation(3, 4) if not s.is_bool else s.values([1, 0])),
@@ -335,18 +335,17 @@ sort = op(
     ],
     errors=_dim_errors,
 )
-def argsort(self: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+def argsort(self: Tensor, dim: Dim = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """Return the indices that sort a tensor along a dimension."""
     return self.sort(dim=dim, descending=descending, stable=stable).indices
 
 
 @composite(
-    "msort(Tensor self) -> Tensor",
     strict_out_dtype=True,
     out=True,
     samples=lambda s: [s(s.tensor(4, 3)), s(s.tensor(5)), s(s.tensor(0))],
 )
-def msort(self: Any) -> Any:
+def msort(self: Tensor) -> Tensor:
     """Sort along the first dimension."""
     return self.sort(0).values
 
@@ -418,8 +417,7 @@ def _check_kthvalue(self: Any, k: int, dim: int) -> None:
 
 
 @composite(
-    "kthvalue(Tensor self, int k, dim dim=-1, bool keepdim=False)"
-    " -> (Tensor values, Tensor indices)",
+    result_names=("values", "indices"),
     strict_out_dtype=True,
     strict_out=True,
     out=True,
@@ -434,7 +432,7 @@ def _check_kthvalue(self: Any, k: int, dim: int) -> None:
         (s(s.tensor(3, 4), 0), RuntimeError, "selected number k out of range"),
     ],
 )
-def kthvalue(self: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def kthvalue(self: Tensor, k: int, dim: Dim = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """Find the `k`-th smallest element along a dimension, counted from 1, and its index."""
     _check_kthvalue(self, k, dim)
     if self.ndim == 0:

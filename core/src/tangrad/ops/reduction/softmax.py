@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.signature import Dim, DType, Tensor
 from tangrad.ops.views.geometry import numel_of
 
 
@@ -235,7 +236,6 @@ _log_softmax_backward_data = op(
 
 
 @composite(
-    "softmax(Tensor self, dim dim, dtype? dtype=None) -> Tensor",
     c_implementation="softmax",
     method=True,
     strict_out_dtype=True,
@@ -250,7 +250,7 @@ _log_softmax_backward_data = op(
     ],
     errors=lambda s: [(s(s.tensor(2, 3), 2), IndexError, "Dimension out of range")],
 )
-def softmax(self: Any, dim: int, dtype: Any) -> Any:
+def softmax(self: Tensor, dim: Dim, dtype: DType | None = None) -> Tensor:
     """Scale exp(x) along a dimension so that it sums to one.
 
     Args:
@@ -260,7 +260,6 @@ def softmax(self: Any, dim: int, dtype: Any) -> Any:
 
 
 @composite(
-    "log_softmax(Tensor self, dim dim, dtype? dtype=None) -> Tensor",
     c_implementation="log_softmax",
     method=True,
     strict_out_dtype=True,
@@ -275,7 +274,7 @@ def softmax(self: Any, dim: int, dtype: Any) -> Any:
     ],
     errors=lambda s: [(s(s.tensor(2, 3), 2), IndexError, "Dimension out of range")],
 )
-def log_softmax(self: Any, dim: int, dtype: Any) -> Any:
+def log_softmax(self: Tensor, dim: Dim, dtype: DType | None = None) -> Tensor:
     """Compute log(softmax(x)) along a dimension without overflow.
 
     Args:

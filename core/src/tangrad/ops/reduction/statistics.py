@@ -7,7 +7,8 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import composite, op, overload
-from tangrad.ops.views.geometry import Ints, front
+from tangrad.ops.definition.signature import Dim, Dims, DType, Operand, Tensor
+from tangrad.ops.views.geometry import front
 
 # Medians: of an even number of elements the lower one. Among equal ones, the index is that which
 # a stable sort puts in the middle.
@@ -73,7 +74,7 @@ def _median_errors(s: Any) -> list[Any]:
 
 
 @composite(
-    "median_dim(Tensor self, dim dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    result_names=("values", "indices"),
     out=True,
     function=False,
     method=False,
@@ -81,13 +82,13 @@ def _median_errors(s: Any) -> list[Any]:
     errors=_median_errors,
     oracle="median",
 )
-def median_dim(self: Any, dim: int, keepdim: bool) -> Any:
+def median_dim(self: Tensor, dim: Dim, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """Find the median along a dimension, the lower of two, and its index; NaN prevails."""
     return _median_dim(self, dim, keepdim, False)
 
 
 @composite(
-    "nanmedian_dim(Tensor self, dim dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    result_names=("values", "indices"),
     out=True,
     function=False,
     method=False,
@@ -95,7 +96,7 @@ def median_dim(self: Any, dim: int, keepdim: bool) -> Any:
     errors=_median_errors,
     oracle="nanmedian",
 )
-def nanmedian_dim(self: Any, dim: int, keepdim: bool) -> Any:
+def nanmedian_dim(self: Tensor, dim: Dim, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """Find the median along a dimension of what is not NaN, the lower of two, and its index."""
     return _median_dim(self, dim, keepdim, True)
 
@@ -217,7 +218,7 @@ _mode_place = op(
 
 
 @composite(
-    "mode(Tensor self, dim dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    result_names=("values", "indices"),
     strict_out_dtype=True,
     out=True,
     samples=lambda s: (
@@ -237,7 +238,7 @@ _mode_place = op(
         (s(s.tensor(2, dtype="complex64")), NotImplementedError, "not implemented"),
     ],
 )
-def mode(self: Any, dim: int, keepdim: bool) -> Any:
+def mode(self: Tensor, dim: Dim = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """Find the most frequent element along a dimension and the last index that it has.
 
     Among equally frequent ones it is the least. A NaN equals nothing, so each is on its own.
@@ -351,15 +352,15 @@ def _quantile_errors(s: Any) -> list[Any]:
     ]
 
 
-@composite(
-    "quantile(Tensor self, Operand q, dim? dim=None, bool keepdim=False, *,"
-    " str interpolation='linear') -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    samples=_quantile_samples,
-    errors=_quantile_errors,
-)
-def quantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
+@composite(strict_out_dtype=True, out=True, samples=_quantile_samples, errors=_quantile_errors)
+def quantile(
+    self: Tensor,
+    q: Operand,
+    dim: Dim | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> Tensor:
     """Find the values below which parts q of the elements lie; NaN prevails.
 
     Args:
@@ -371,21 +372,20 @@ def quantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: s
     return _quantile("quantile", self, q, dim, keepdim, interpolation)
 
 
-@composite(
-    "nanquantile(Tensor self, Operand q, dim? dim=None, bool keepdim=False, *,"
-    " str interpolation='linear') -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    samples=_quantile_samples,
-    errors=_quantile_errors,
-)
-def nanquantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
+@composite(strict_out_dtype=True, out=True, samples=_quantile_samples, errors=_quantile_errors)
+def nanquantile(
+    self: Tensor,
+    q: Operand,
+    dim: Dim | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> Tensor:
     """Find the values below which parts q of the elements that are not NaN lie; see `quantile`."""
     return _quantile("nanquantile", self, q, dim, keepdim, interpolation)
 
 
 @composite(
-    "nanmean(Tensor self, dim[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     out=True,
     samples=lambda s: (
         [
@@ -403,7 +403,9 @@ def nanquantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation
         (s(s.tensor(2, dtype="complex64")), RuntimeError, "complex"),
     ],
 )
-def nanmean(self: Any, dim: Ints | None, keepdim: bool, dtype: Any) -> Any:
+def nanmean(
+    self: Tensor, dim: Dims | None = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
     """Compute the mean of the elements that are not NaN; of none it is NaN."""
     if self.dtype.is_complex:
         raise RuntimeError(f"nanmean does not support complex inputs, got {self.dtype}")

@@ -7,6 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, overload, pointwise
+from tangrad.ops.definition.signature import Tensor
 from tangrad.ops.views.geometry import dtype_name
 
 
@@ -99,7 +100,6 @@ def _check_order(n: int) -> None:
 
 
 @composite(
-    "polygamma_of(int n, Tensor self) -> Tensor",
     out=True,
     function=False,
     method=False,
@@ -112,7 +112,7 @@ def _check_order(n: int) -> None:
     ],
     errors=lambda s: [(s(-1, s.tensor(2)), RuntimeError, "negative n")],
 )
-def polygamma_of(n: int, self: Any) -> Any:
+def polygamma_of(n: int, self: Tensor) -> Tensor:
     """Compute the n-th derivative of `digamma`."""
     return polygamma_order(self, n)
 
@@ -138,7 +138,6 @@ def _check_multigamma(self: Any, p: int) -> None:
 
 
 @composite(
-    "mvlgamma(Tensor self, int p) -> Tensor",
     dtypes="integral floating",
     inplace=True,
     out=True,
@@ -153,7 +152,7 @@ def _check_multigamma(self: Any, p: int) -> None:
         (s(s.tensor(2, dtype="bool"), 2), RuntimeError, "boolean"),
     ],
 )
-def mvlgamma(self: Any, p: int) -> Any:
+def mvlgamma(self: Tensor, p: int) -> Tensor:
     """Compute the logarithm of the multivariate gamma function of dimension p.
 
     It is `p (p - 1) / 4 log(pi)` plus the sum of `lgamma(self - i / 2)` over 0 <= i < p.

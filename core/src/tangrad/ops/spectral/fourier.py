@@ -13,6 +13,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.signature import Tensor
 from tangrad.ops.views.geometry import dtype_name, wrap_dim
 
 # By what a transform is divided: nothing, the root of the number of points, or that number. NumPy
@@ -330,14 +331,8 @@ def _real_errors(s: Any) -> list[Any]:
     return [*_errors(s), (of_complex, RuntimeError, "expects a real-valued input")]
 
 
-@composite(
-    "fft_fft(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor",
-    namespace="fft",
-    out=True,
-    samples=_samples,
-    errors=_errors,
-)
-def fft_fft(self: Any, n: Any, dim: int, norm: Any) -> Any:
+@composite(namespace="fft", out=True, samples=_samples, errors=_errors)
+def fft_fft(self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """Compute the discrete Fourier transform along a dimension.
 
     Args:
@@ -351,62 +346,37 @@ def fft_fft(self: Any, n: Any, dim: int, norm: Any) -> Any:
     return _complex_transform("fft", self, n, dim, norm, True)
 
 
-@composite(
-    "fft_ifft(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor",
-    namespace="fft",
-    out=True,
-    samples=_samples,
-    errors=_errors,
-)
-def fft_ifft(self: Any, n: Any, dim: int, norm: Any) -> Any:
+@composite(namespace="fft", out=True, samples=_samples, errors=_errors)
+def fft_ifft(self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """Compute the inverse of `fft`: "backward" scales by 1/n, "forward" not at all."""
     return _complex_transform("ifft", self, n, dim, norm, False)
 
 
-@composite(
-    "fft_rfft(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor",
-    namespace="fft",
-    out=True,
-    samples=_real_samples,
-    errors=_real_errors,
-)
-def fft_rfft(self: Any, n: Any, dim: int, norm: Any) -> Any:
+@composite(namespace="fft", out=True, samples=_real_samples, errors=_real_errors)
+def fft_rfft(self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """Compute the first n // 2 + 1 numbers of `fft` of real numbers; symmetry gives the others."""
     return _real_transform("rfft", self, n, dim, norm, True)
 
 
-@composite(
-    "fft_irfft(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor",
-    namespace="fft",
-    out=True,
-    samples=_samples,
-    errors=_errors,
-)
-def fft_irfft(self: Any, n: Any, dim: int, norm: Any) -> Any:
+@composite(namespace="fft", out=True, samples=_samples, errors=_errors)
+def fft_irfft(self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """Compute the inverse of `rfft`; n is the size of the result, by default 2 (size - 1)."""
     return _transform_to_real("irfft", self, n, dim, norm, False)
 
 
-@composite(
-    "fft_hfft(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor",
-    namespace="fft",
-    out=True,
-    samples=_samples,
-    errors=_errors,
-)
-def fft_hfft(self: Any, n: Any, dim: int, norm: Any) -> Any:
+@composite(namespace="fft", out=True, samples=_samples, errors=_errors)
+def fft_hfft(self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """Compute `fft` of a Hermitian signal of which the first half is given: a real result."""
     return _transform_to_real("hfft", self, n, dim, norm, True)
 
 
 @composite(
-    "fft_ihfft(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor",
     namespace="fft",
     strict_out_dtype=True,
     out=True,
     samples=_real_samples,
     errors=_real_errors,
 )
-def fft_ihfft(self: Any, n: Any, dim: int, norm: Any) -> Any:
+def fft_ihfft(self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """Compute the inverse of `hfft`: the first half of a Hermitian signal."""
     return _real_transform("ihfft", self, n, dim, norm, False)

@@ -8,6 +8,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import composite
+from tangrad.ops.definition.signature import Device, DType, Ints1, Tensor, TensorLayout
 from tangrad.ops.spectral.fourier import (
     _fft_c2c,
     _fft_c2r,
@@ -152,14 +153,10 @@ def _real_errors_n(s: Any) -> list[Any]:
     ]
 
 
-@composite(
-    "fft_fftn(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-    namespace="fft",
-    out=True,
-    samples=_nonempty_samples_n,
-    errors=_errors_n,
-)
-def fft_fftn(self: Any, s: Any, dim: Any, norm: Any) -> Any:
+@composite(namespace="fft", out=True, samples=_nonempty_samples_n, errors=_errors_n)
+def fft_fftn(
+    self: Tensor, s: Ints1 | None = None, dim: Ints1 | None = None, norm: str | None = None
+) -> Tensor:
     """Compute the discrete Fourier transform along several dimensions.
 
     Args:
@@ -174,134 +171,90 @@ def fft_fftn(self: Any, s: Any, dim: Any, norm: Any) -> Any:
     return _complex_transform_n("fftn", self, s, dim, norm, True)
 
 
-@composite(
-    "fft_ifftn(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-    namespace="fft",
-    out=True,
-    samples=_nonempty_samples_n,
-    errors=_errors_n,
-)
-def fft_ifftn(self: Any, s: Any, dim: Any, norm: Any) -> Any:
+@composite(namespace="fft", out=True, samples=_nonempty_samples_n, errors=_errors_n)
+def fft_ifftn(
+    self: Tensor, s: Ints1 | None = None, dim: Ints1 | None = None, norm: str | None = None
+) -> Tensor:
     """Compute the inverse of `fftn`."""
     return _complex_transform_n("ifftn", self, s, dim, norm, False)
 
 
-@composite(
-    "fft_rfftn(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-    namespace="fft",
-    out=True,
-    samples=_real_samples_n,
-    errors=_real_errors_n,
-)
-def fft_rfftn(self: Any, s: Any, dim: Any, norm: Any) -> Any:
+@composite(namespace="fft", out=True, samples=_real_samples_n, errors=_real_errors_n)
+def fft_rfftn(
+    self: Tensor, s: Ints1 | None = None, dim: Ints1 | None = None, norm: str | None = None
+) -> Tensor:
     """Compute `fftn` of real numbers: of the last dimension n // 2 + 1 numbers are kept."""
     return _rfftn("rfftn", self, s, dim, norm)
 
 
-@composite(
-    "fft_irfftn(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-    namespace="fft",
-    out=True,
-    samples=_nonempty_samples_n,
-    errors=_errors_n,
-)
-def fft_irfftn(self: Any, s: Any, dim: Any, norm: Any) -> Any:
+@composite(namespace="fft", out=True, samples=_nonempty_samples_n, errors=_errors_n)
+def fft_irfftn(
+    self: Tensor, s: Ints1 | None = None, dim: Ints1 | None = None, norm: str | None = None
+) -> Tensor:
     """Compute the inverse of `rfftn`; s is the shape of the result."""
     return _irfftn("irfftn", self, s, dim, norm)
 
 
-@composite(
-    "fft_hfftn(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-    namespace="fft",
-    out=True,
-    samples=_nonempty_samples_n,
-    errors=_errors_n,
-)
-def fft_hfftn(self: Any, s: Any, dim: Any, norm: Any) -> Any:
+@composite(namespace="fft", out=True, samples=_nonempty_samples_n, errors=_errors_n)
+def fft_hfftn(
+    self: Tensor, s: Ints1 | None = None, dim: Ints1 | None = None, norm: str | None = None
+) -> Tensor:
     """Compute `fftn` of a Hermitian signal given by half of its last dimension: a real result."""
     return _hfftn("hfftn", self, s, dim, norm)
 
 
-@composite(
-    "fft_ihfftn(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-    namespace="fft",
-    out=True,
-    samples=_real_samples_n,
-    errors=lambda s: _errors_n(s),
-)
-def fft_ihfftn(self: Any, s: Any, dim: Any, norm: Any) -> Any:
+@composite(namespace="fft", out=True, samples=_real_samples_n, errors=lambda s: _errors_n(s))
+def fft_ihfftn(
+    self: Tensor, s: Ints1 | None = None, dim: Ints1 | None = None, norm: str | None = None
+) -> Tensor:
     """Compute the inverse of `hfftn`."""
     return _ihfftn("ihfftn", self, s, dim, norm)
 
 
-@composite(
-    "fft_fft2(Tensor self, int[1]? s=None, int[1] dim=(-2, -1), str? norm=None) -> Tensor",
-    namespace="fft",
-    out=True,
-    samples=_nonempty_samples_n,
-    errors=_errors_two,
-)
-def fft_fft2(self: Any, s: Any, dim: Any, norm: Any) -> Any:
+@composite(namespace="fft", out=True, samples=_nonempty_samples_n, errors=_errors_two)
+def fft_fft2(
+    self: Tensor, s: Ints1 | None = None, dim: Ints1 = (-2, -1), norm: str | None = None
+) -> Tensor:
     """Compute `fftn` along the last two dimensions."""
     return _complex_transform_n("fft2", self, s, dim, norm, True)
 
 
-@composite(
-    "fft_ifft2(Tensor self, int[1]? s=None, int[1] dim=(-2, -1), str? norm=None) -> Tensor",
-    namespace="fft",
-    out=True,
-    samples=_nonempty_samples_n,
-    errors=_errors_two,
-)
-def fft_ifft2(self: Any, s: Any, dim: Any, norm: Any) -> Any:
+@composite(namespace="fft", out=True, samples=_nonempty_samples_n, errors=_errors_two)
+def fft_ifft2(
+    self: Tensor, s: Ints1 | None = None, dim: Ints1 = (-2, -1), norm: str | None = None
+) -> Tensor:
     """Compute the inverse of `fft2`."""
     return _complex_transform_n("ifft2", self, s, dim, norm, False)
 
 
-@composite(
-    "fft_rfft2(Tensor self, int[1]? s=None, int[1] dim=(-2, -1), str? norm=None) -> Tensor",
-    namespace="fft",
-    out=True,
-    samples=_real_samples_n,
-    errors=_errors_two,
-)
-def fft_rfft2(self: Any, s: Any, dim: Any, norm: Any) -> Any:
+@composite(namespace="fft", out=True, samples=_real_samples_n, errors=_errors_two)
+def fft_rfft2(
+    self: Tensor, s: Ints1 | None = None, dim: Ints1 = (-2, -1), norm: str | None = None
+) -> Tensor:
     """Compute `rfftn` along the last two dimensions."""
     return _rfftn("rfft2", self, s, dim, norm)
 
 
-@composite(
-    "fft_irfft2(Tensor self, int[1]? s=None, int[1] dim=(-2, -1), str? norm=None) -> Tensor",
-    namespace="fft",
-    out=True,
-    samples=_nonempty_samples_n,
-    errors=_errors_two,
-)
-def fft_irfft2(self: Any, s: Any, dim: Any, norm: Any) -> Any:
+@composite(namespace="fft", out=True, samples=_nonempty_samples_n, errors=_errors_two)
+def fft_irfft2(
+    self: Tensor, s: Ints1 | None = None, dim: Ints1 = (-2, -1), norm: str | None = None
+) -> Tensor:
     """Compute the inverse of `rfft2`."""
     return _irfftn("irfft2", self, s, dim, norm)
 
 
-@composite(
-    "fft_hfft2(Tensor self, int[1]? s=None, int[1] dim=(-2, -1), str? norm=None) -> Tensor",
-    namespace="fft",
-    out=True,
-    samples=_nonempty_samples_n,
-    errors=_errors_two,
-)
-def fft_hfft2(self: Any, s: Any, dim: Any, norm: Any) -> Any:
+@composite(namespace="fft", out=True, samples=_nonempty_samples_n, errors=_errors_two)
+def fft_hfft2(
+    self: Tensor, s: Ints1 | None = None, dim: Ints1 = (-2, -1), norm: str | None = None
+) -> Tensor:
     """Compute `hfftn` along the last two dimensions."""
     return _hfftn("hfft2", self, s, dim, norm)
 
 
-@composite(
-    "fft_ihfft2(Tensor self, int[1]? s=None, int[1] dim=(-2, -1), str? norm=None) -> Tensor",
-    namespace="fft",
-    out=True,
-    samples=_real_samples_n,
-    errors=_errors_two,
-)
-def fft_ihfft2(self: Any, s: Any, dim: Any, norm: Any) -> Any:
+@composite(namespace="fft", out=True, samples=_real_samples_n, errors=_errors_two)
+def fft_ihfft2(
+    self: Tensor, s: Ints1 | None = None, dim: Ints1 = (-2, -1), norm: str | None = None
+) -> Tensor:
     """Compute the inverse of `hfft2`."""
     return _ihfftn("ihfft2", self, s, dim, norm)
 
@@ -330,16 +283,21 @@ def _frequency_errors(s: Any) -> list[Any]:
 
 
 @composite(
-    "fft_fftfreq(int n, float d=1.0, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
     namespace="fft",
     out=True,
     samples=lambda s: [s(5), s(4, 0.5), s(1), s(0), s(4, dtype=s.as_dtype("float64"))],
     errors=_frequency_errors,
 )
 def fft_fftfreq(
-    n: int, d: float, dtype: Any, layout: Any, device: Any, requires_grad: bool, pin_memory: bool
-) -> Any:
+    n: int,
+    d: float = 1.0,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """List the frequencies, in cycles per unit, of the numbers that `fft` returns.
 
     Args:
@@ -360,16 +318,21 @@ def _rfftfreq_errors(s: Any) -> list[Any]:
 
 
 @composite(
-    "fft_rfftfreq(int n, float d=1.0, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
     namespace="fft",
     out=True,
     samples=lambda s: [s(5), s(4, 0.5), s(1), s(0), s(4, dtype=s.as_dtype("float64"))],
     errors=_rfftfreq_errors,
 )
 def fft_rfftfreq(
-    n: int, d: float, dtype: Any, layout: Any, device: Any, requires_grad: bool, pin_memory: bool
-) -> Any:
+    n: int,
+    d: float = 1.0,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """List the frequencies of the numbers that `rfft` returns."""
     dtype = _frequency_dtype("rfftfreq", dtype)
     counts = tangrad.arange(max(int(n / 2) + 1, 0), dtype=dtype, layout=layout, device=device)
@@ -394,23 +357,13 @@ def _shifted(x: Any, dim: Any, half: Any) -> Any:
     return x.roll(tuple(half(x.shape[d]) for d in dims), dims)
 
 
-@composite(
-    "fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor",
-    namespace="fft",
-    samples=_shift_samples,
-    errors=_shift_errors,
-)
-def fft_fftshift(self: Any, dim: Any) -> Any:
+@composite(namespace="fft", samples=_shift_samples, errors=_shift_errors)
+def fft_fftshift(self: Tensor, dim: Ints1 | None = None) -> Tensor:
     """Move the number of frequency zero to the middle of dimensions (default: all)."""
     return _shifted(self, dim, lambda size: size // 2)
 
 
-@composite(
-    "fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor",
-    namespace="fft",
-    samples=_shift_samples,
-    errors=_shift_errors,
-)
-def fft_ifftshift(self: Any, dim: Any) -> Any:
+@composite(namespace="fft", samples=_shift_samples, errors=_shift_errors)
+def fft_ifftshift(self: Tensor, dim: Ints1 | None = None) -> Tensor:
     """Undo `fftshift`."""
     return _shifted(self, dim, lambda size: (size + 1) // 2)

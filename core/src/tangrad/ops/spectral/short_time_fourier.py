@@ -8,6 +8,7 @@ from typing import Any
 import tangrad
 from tangrad import _C, ops
 from tangrad.ops.definition.define import composite
+from tangrad.ops.definition.signature import Tensor
 from tangrad.ops.spectral.fourier import _fft_c2c, _fft_c2r, _fft_r2c, supported
 
 _BY_ROOT, _BY_NUMBER = 1, 2
@@ -97,27 +98,20 @@ def _stft_errors(s: Any) -> list[Any]:
     ]
 
 
-@composite(
-    "stft(Tensor input, int n_fft, int? hop_length=None, int? win_length=None,"
-    " Tensor? window=None, bool center=True, str pad_mode='reflect', bool normalized=False,"
-    " bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor",
-    samples=_stft_samples,
-    errors=_stft_errors,
-    oracle="stft",
-)
+@composite(samples=_stft_samples, errors=_stft_errors, oracle="stft")
 def stft(
-    input: Any,
+    input: Tensor,
     n_fft: int,
-    hop_length: int | None,
-    win_length: int | None,
-    window: Any,
-    center: bool,
-    pad_mode: str,
-    normalized: bool,
-    onesided: bool | None,
-    return_complex: bool | None,
-    align_to_window: bool | None,
-) -> Any:
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> Tensor:
     """Transform overlapping pieces of a signal (batch?, length) by `fft`.
 
     Args:
@@ -237,26 +231,19 @@ def _istft_errors(s: Any) -> list[Any]:
     ]
 
 
-@composite(
-    "istft(Tensor input, int n_fft, int? hop_length=None, int? win_length=None,"
-    " Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None,"
-    " int? length=None, bool return_complex=False) -> Tensor",
-    samples=_istft_samples,
-    errors=_istft_errors,
-    oracle="istft",
-)
+@composite(samples=_istft_samples, errors=_istft_errors, oracle="istft")
 def istft(
-    input: Any,
+    input: Tensor,
     n_fft: int,
-    hop_length: int | None,
-    win_length: int | None,
-    window: Any,
-    center: bool,
-    normalized: bool,
-    onesided: bool | None,
-    length: int | None,
-    return_complex: bool,
-) -> Any:
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+) -> Tensor:
     """Find the signal whose `stft` is nearest to the given one, by least squares.
 
     The pieces are transformed back, multiplied by the window, added up and divided by the sum of

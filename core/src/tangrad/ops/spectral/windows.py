@@ -12,6 +12,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import composite
+from tangrad.ops.definition.signature import Device, DType, Tensor, TensorLayout
 from tangrad.ops.views.geometry import dtype_name
 
 
@@ -72,8 +73,6 @@ def _window_errors(s: Any) -> list[Any]:
 
 
 @composite(
-    "windows_general_cosine(int M, *, any a, bool sym=True, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False) -> Tensor",
     namespace="windows",
     samples=lambda s: [
         s(6, a=[0.46, 0.23, 0.31]),
@@ -89,8 +88,15 @@ def _window_errors(s: Any) -> list[Any]:
     ],
 )
 def windows_general_cosine(
-    M: int, a: Any, sym: bool, dtype: Any, layout: Any, device: Any, requires_grad: bool
-) -> Any:
+    M: int,
+    *,
+    a: Any,
+    sym: bool = True,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Make a window of a sum of cosines of alternating sign.
 
     Args:
@@ -112,90 +118,95 @@ def windows_general_cosine(
 
 
 @composite(
-    "windows_general_hamming(int M, *, float alpha=0.54, bool sym=True, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False) -> Tensor",
     namespace="windows",
     samples=lambda s: [*_window_samples(s), s(5, alpha=0.7)],
     errors=_window_errors,
 )
 def windows_general_hamming(
-    M: int, alpha: float, sym: bool, dtype: Any, layout: Any, device: Any, requires_grad: bool
-) -> Any:
+    M: int,
+    *,
+    alpha: float = 0.54,
+    sym: bool = True,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Make the window alpha - (1 - alpha) cos(2 pi n / period)."""
     request = _Request("general_hamming", M, sym, dtype, layout, device, requires_grad)
     return request.cosines((alpha, 1.0 - alpha))
 
 
-@composite(
-    "windows_hamming(int M, *, bool sym=True, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False) -> Tensor",
-    namespace="windows",
-    samples=_window_samples,
-    errors=_window_errors,
-)
+@composite(namespace="windows", samples=_window_samples, errors=_window_errors)
 def windows_hamming(
-    M: int, sym: bool, dtype: Any, layout: Any, device: Any, requires_grad: bool
-) -> Any:
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Make Hamming's window: `general_hamming` with alpha = 0.54."""
     request = _Request("hamming", M, sym, dtype, layout, device, requires_grad)
     return request.cosines((0.54, 0.46))
 
 
-@composite(
-    "windows_hann(int M, *, bool sym=True, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False) -> Tensor",
-    namespace="windows",
-    samples=_window_samples,
-    errors=_window_errors,
-)
+@composite(namespace="windows", samples=_window_samples, errors=_window_errors)
 def windows_hann(
-    M: int, sym: bool, dtype: Any, layout: Any, device: Any, requires_grad: bool
-) -> Any:
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Make Hann's window, a raised cosine: `general_hamming` with alpha = 0.5."""
     request = _Request("hann", M, sym, dtype, layout, device, requires_grad)
     return request.cosines((0.5, 0.5))
 
 
-@composite(
-    "windows_blackman(int M, *, bool sym=True, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False) -> Tensor",
-    namespace="windows",
-    samples=_window_samples,
-    errors=_window_errors,
-)
+@composite(namespace="windows", samples=_window_samples, errors=_window_errors)
 def windows_blackman(
-    M: int, sym: bool, dtype: Any, layout: Any, device: Any, requires_grad: bool
-) -> Any:
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Make Blackman's window: 0.42 - 0.5 cos(x) + 0.08 cos(2 x)."""
     request = _Request("blackman", M, sym, dtype, layout, device, requires_grad)
     return request.cosines((0.42, 0.5, 0.08))
 
 
-@composite(
-    "windows_nuttall(int M, *, bool sym=True, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False) -> Tensor",
-    namespace="windows",
-    samples=_window_samples,
-    errors=_window_errors,
-)
+@composite(namespace="windows", samples=_window_samples, errors=_window_errors)
 def windows_nuttall(
-    M: int, sym: bool, dtype: Any, layout: Any, device: Any, requires_grad: bool
-) -> Any:
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Make Nuttall's minimum window of four terms (1981)."""
     request = _Request("nuttall", M, sym, dtype, layout, device, requires_grad)
     return request.cosines((0.3635819, 0.4891775, 0.1365995, 0.0106411))
 
 
-@composite(
-    "windows_bartlett(int M, *, bool sym=True, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False) -> Tensor",
-    namespace="windows",
-    samples=_window_samples,
-    errors=_window_errors,
-)
+@composite(namespace="windows", samples=_window_samples, errors=_window_errors)
 def windows_bartlett(
-    M: int, sym: bool, dtype: Any, layout: Any, device: Any, requires_grad: bool
-) -> Any:
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Make Bartlett's window, a triangle that is zero at both ends."""
     request = _Request("bartlett", M, sym, dtype, layout, device, requires_grad)
     if M <= 1:
@@ -203,16 +214,16 @@ def windows_bartlett(
     return request.finished(1 - request.places(-1.0, 2 / request.period).abs())
 
 
-@composite(
-    "windows_cosine(int M, *, bool sym=True, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False) -> Tensor",
-    namespace="windows",
-    samples=_window_samples,
-    errors=_window_errors,
-)
+@composite(namespace="windows", samples=_window_samples, errors=_window_errors)
 def windows_cosine(
-    M: int, sym: bool, dtype: Any, layout: Any, device: Any, requires_grad: bool
-) -> Any:
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Make half a wave: sin(pi (n + 1/2) / M), with M + 1 for M in a periodic window."""
     request = _Request("cosine", M, sym, dtype, layout, device, requires_grad)
     if M == 0:
@@ -222,9 +233,6 @@ def windows_cosine(
 
 
 @composite(
-    "windows_exponential(int M, *, float? center=None, float tau=1.0, bool sym=True,"
-    " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False)"
-    " -> Tensor",
     namespace="windows",
     samples=lambda s: [*_window_samples(s), s(5, tau=2.0), s(5, sym=False, center=1.0)],
     errors=lambda s: [
@@ -235,14 +243,15 @@ def windows_cosine(
 )
 def windows_exponential(
     M: int,
-    center: float | None,
-    tau: float,
-    sym: bool,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-) -> Any:
+    *,
+    center: float | None = None,
+    tau: float = 1.0,
+    sym: bool = True,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Make the window exp(-|n - center| / tau).
 
     Args:
@@ -263,8 +272,6 @@ def windows_exponential(
 
 
 @composite(
-    "windows_gaussian(int M, *, float std=1.0, bool sym=True, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False) -> Tensor",
     namespace="windows",
     samples=lambda s: [*_window_samples(s), s(5, std=2.0)],
     errors=lambda s: [
@@ -273,8 +280,15 @@ def windows_exponential(
     ],
 )
 def windows_gaussian(
-    M: int, std: float, sym: bool, dtype: Any, layout: Any, device: Any, requires_grad: bool
-) -> Any:
+    M: int,
+    *,
+    std: float = 1.0,
+    sym: bool = True,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Make the window exp(-(n - middle)^2 / (2 std^2))."""
     request = _Request("gaussian", M, sym, dtype, layout, device, requires_grad)
     if std <= 0:
@@ -312,15 +326,20 @@ def kaiser_of(places: Any, beta: float) -> Any:
 
 
 @composite(
-    "windows_kaiser(int M, *, float beta=12.0, bool sym=True, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False) -> Tensor",
     namespace="windows",
     samples=lambda s: [*_window_samples(s), s(5, beta=2.5), s(5, beta=0.0)],
     errors=lambda s: [*_window_errors(s), (s(4, beta=-1.0), ValueError, "beta must be")],
 )
 def windows_kaiser(
-    M: int, beta: float, sym: bool, dtype: Any, layout: Any, device: Any, requires_grad: bool
-) -> Any:
+    M: int,
+    *,
+    beta: float = 12.0,
+    sym: bool = True,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Make Kaiser's window: I0(beta sqrt(1 - (2 n / period - 1)^2)) / I0(beta).
 
     Args:

@@ -9,6 +9,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import composite
+from tangrad.ops.definition.signature import Device, DType, Tensor, TensorLayout
 from tangrad.ops.spectral.windows import kaiser_of
 from tangrad.ops.views.geometry import dtype_name
 
@@ -57,23 +58,17 @@ def _cosines(places: Any, last: int, alpha: float, beta: float) -> Any:
     return alpha - beta * (places * (2 * math.pi / last)).cos()
 
 
-@composite(
-    "hann_window(int window_length, bool periodic=True, *, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False, bool pin_memory=False)"
-    " -> Tensor",
-    method=False,
-    samples=_samples,
-    errors=_errors,
-)
+@composite(method=False, samples=_samples, errors=_errors)
 def hann_window(
     window_length: int,
-    periodic: bool,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Make Hann's window, a raised cosine.
 
     Args:
@@ -95,25 +90,22 @@ def hann_window(
 
 
 @composite(
-    "hamming_window(int window_length, bool periodic=True, float alpha=0.54, float beta=0.46, *,"
-    " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False)"
-    " -> Tensor",
     method=False,
     samples=lambda s: [*_samples(s), s(6, True, 0.7), s(5, False, 0.6, 0.3)],
     errors=_errors,
 )
 def hamming_window(
     window_length: int,
-    periodic: bool,
-    alpha: float,
-    beta: float,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Make the window alpha - beta cos(2 pi n / period)."""
     options = (dtype, layout, device, requires_grad)
     return _window(
@@ -130,45 +122,33 @@ def _blackman(places: Any, last: int) -> Any:
     return 0.42 - 0.5 * angle.cos() + 0.08 * (2 * angle).cos()
 
 
-@composite(
-    "blackman_window(int window_length, bool periodic=True, *, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False, bool pin_memory=False)"
-    " -> Tensor",
-    method=False,
-    samples=_samples,
-    errors=_errors,
-)
+@composite(method=False, samples=_samples, errors=_errors)
 def blackman_window(
     window_length: int,
-    periodic: bool,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Make Blackman's window: 0.42 - 0.5 cos(x) + 0.08 cos(2 x)."""
     options = (dtype, layout, device, requires_grad)
     return _window("blackman_window", window_length, periodic, options, _blackman)
 
 
-@composite(
-    "bartlett_window(int window_length, bool periodic=True, *, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False, bool pin_memory=False)"
-    " -> Tensor",
-    method=False,
-    samples=_samples,
-    errors=_errors,
-)
+@composite(method=False, samples=_samples, errors=_errors)
 def bartlett_window(
     window_length: int,
-    periodic: bool,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Make Bartlett's window, a triangle that is zero at both ends."""
     options = (dtype, layout, device, requires_grad)
     return _window(
@@ -181,23 +161,21 @@ def bartlett_window(
 
 
 @composite(
-    "kaiser_window(int window_length, bool periodic=True, float beta=12.0, *, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False, bool pin_memory=False)"
-    " -> Tensor",
     method=False,
     samples=lambda s: [*_samples(s), s(6, True, 2.5), s(5, False, -3.0)],
     errors=_errors,
 )
 def kaiser_window(
     window_length: int,
-    periodic: bool,
-    beta: float,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
+    periodic: bool = True,
+    beta: float = 12.0,
+    *,
+    dtype: DType | None = None,
+    layout: TensorLayout | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Make Kaiser's window; more beta makes it narrower (see `signal.windows.kaiser`)."""
     options = (dtype, layout, device, requires_grad)
     return _window(

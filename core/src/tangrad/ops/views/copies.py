@@ -5,11 +5,13 @@ Transforms that remove aliasing put them in the place of the views; they take ou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tangrad
 from tangrad.ops.conversion import detach
 from tangrad.ops.definition.define import composite, overload
+from tangrad.ops.definition.signature import Dim, Dims, DType, Tensor
 from tangrad.ops.views.geometry import Ints
 from tangrad.ops.views.movement import (
     alias,
@@ -41,73 +43,45 @@ def _copy(seen: Any) -> Any:
     return seen.clone(memory_format=tangrad.contiguous_format)
 
 
-@composite(
-    "alias_copy(Tensor self) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    samples=alias.definition.samples,
-    errors=alias.definition.errors,
-)
-def alias_copy(self: Any) -> Any:
+def _like(view: Any) -> dict[str, Any]:
+    """Return what the definition of a view says of its copy, too, and how that is reached."""
+    said = {"samples": view.definition.samples, "errors": view.definition.errors}
+    return {"strict_out_dtype": True, "out": True, "method": False, **said}
+
+
+@composite(**_like(alias))
+def alias_copy(self: Tensor) -> Tensor:
     """Copy a tensor."""
     return _copy(self)
 
 
-@composite(
-    "detach_copy(Tensor self) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    samples=detach.definition.samples,
-    errors=detach.definition.errors,
-)
-def detach_copy(self: Any) -> Any:
+@composite(**_like(detach))
+def detach_copy(self: Tensor) -> Tensor:
     """Copy a tensor without its history."""
     return _copy(detach(self))
 
 
-@composite(
-    "as_strided_copy(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    samples=as_strided.definition.samples,
-    errors=as_strided.definition.errors,
-)
-def as_strided_copy(self: Any, size: Ints, stride: Ints, storage_offset: int | None) -> Any:
+@composite(**_like(as_strided))
+def as_strided_copy(
+    self: Tensor, size: Ints, stride: Ints, storage_offset: int | None = None
+) -> Tensor:
     """Copy what `as_strided` shows of the storage."""
     return _copy(as_strided(self, size, stride, storage_offset))
 
 
-@composite(
-    "diagonal_copy(Tensor self, int offset=0, dim dim1=0, dim dim2=1) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    samples=diagonal.definition.samples,
-    errors=diagonal.definition.errors,
-)
-def diagonal_copy(self: Any, offset: int, dim1: int, dim2: int) -> Any:
+@composite(**_like(diagonal))
+def diagonal_copy(self: Tensor, offset: int = 0, dim1: Dim = 0, dim2: Dim = 1) -> Tensor:
     """Copy a diagonal of two dimensions; it becomes the last dimension."""
     return _copy(diagonal(self, offset, dim1, dim2))
 
 
-@composite(
-    "expand_copy(Tensor self, int[] size, *, bool implicit=False) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    samples=expand.definition.samples,
-    errors=expand.definition.errors,
-)
-def expand_copy(self: Any, size: Ints, implicit: bool) -> Any:
+@composite(**_like(expand))
+def expand_copy(self: Tensor, size: Ints, *, implicit: bool = False) -> Tensor:
     """Copy a tensor with dimensions of size one repeated to `size`."""
     return _copy(expand(self, size))
 
 
 @composite(
-    "narrow_copy(Tensor self, int dim, int start, int length) -> Tensor",
     strict_out_dtype=True,
     out=True,
     samples=narrow.definition.samples,
@@ -116,7 +90,7 @@ def expand_copy(self: Any, size: Ints, implicit: bool) -> Any:
         (s(s.tensor(3, 4), 2, 0, 1), RuntimeError, "Expected dim < 2"),
     ],
 )
-def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
+def narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     """Copy `length` indices of one dimension, beginning at `start`."""
     if dim >= self.ndim > 0:  # PyTorch's error for it is not that of `narrow`
         raise RuntimeError(
@@ -126,180 +100,87 @@ def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
     return _copy(narrow(self, dim, start, length))
 
 
-@composite(
-    "permute_copy(Tensor self, dim[] dims) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    samples=permute.definition.samples,
-    errors=permute.definition.errors,
-)
-def permute_copy(self: Any, dims: Ints) -> Any:
+@composite(**_like(permute))
+def permute_copy(self: Tensor, dims: Dims) -> Tensor:
     """Copy a tensor with its dimensions in another order."""
     return _copy(permute(self, dims))
 
 
-@composite(
-    "select_copy(Tensor self, dim dim, int index) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    samples=select.definition.samples,
-    errors=select.definition.errors,
-)
-def select_copy(self: Any, dim: int, index: int) -> Any:
+@composite(**_like(select))
+def select_copy(self: Tensor, dim: Dim, index: int) -> Tensor:
     """Copy one index of one dimension, which disappears."""
     return _copy(select(self, dim, index))
 
 
-@composite(
-    "slice_copy(Tensor self, dim dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    samples=slice_.definition.samples,
-    errors=slice_.definition.errors,
-)
-def slice_copy(self: Any, dim: int, start: int | None, end: int | None, step: int) -> Any:
+@composite(**_like(slice_))
+def slice_copy(
+    self: Tensor, dim: Dim = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
     """Copy the indices start, start + step, ... below end of one dimension."""
     return _copy(slice_(self, dim, start, end, step))
 
 
-@composite(
-    "split_copy(Tensor self, int split_size, dim dim=0) -> Tensor[]",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    samples=split_size.definition.samples,
-    errors=split_size.definition.errors,
-)
-def split_copy(self: Any, split_size: int, dim: int) -> Any:
+@composite(**_like(split_size))
+def split_copy(self: Tensor, split_size: int, dim: Dim = 0) -> Sequence[Tensor]:
     """Copy the pieces of one size that a dimension is cut into."""
     return _copy(self.split(split_size, dim))
 
 
-@composite(
-    "split_with_sizes_copy(Tensor self, int[] split_sizes, dim dim=0) -> Tensor[]",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    samples=split_with_sizes.definition.samples,
-    errors=split_with_sizes.definition.errors,
-)
-def split_with_sizes_copy(self: Any, split_sizes: Ints, dim: int) -> Any:
+@composite(**_like(split_with_sizes))
+def split_with_sizes_copy(self: Tensor, split_sizes: Ints, dim: Dim = 0) -> Sequence[Tensor]:
     """Copy the pieces of given sizes that a dimension is cut into."""
     return _copy(split_with_sizes(self, split_sizes, dim))
 
 
-@composite(
-    "squeeze_copy(Tensor self, dim[]? dim=None) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    samples=squeeze.definition.samples,
-    errors=squeeze.definition.errors,
-)
-def squeeze_copy(self: Any, dim: Ints | None) -> Any:
+@composite(**_like(squeeze))
+def squeeze_copy(self: Tensor, dim: Dims | None = None) -> Tensor:
     """Copy a tensor without dimensions of size one."""
     return _copy(squeeze(self, dim))
 
 
-@composite(
-    "t_copy(Tensor self) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    samples=t.definition.samples,
-    errors=t.definition.errors,
-)
-def t_copy(self: Any) -> Any:
+@composite(**_like(t))
+def t_copy(self: Tensor) -> Tensor:
     """Copy a matrix transposed; a vector as it is."""
     return _copy(t(self))
 
 
-@composite(
-    "transpose_copy(Tensor self, dim dim0, dim dim1) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    samples=transpose.definition.samples,
-    errors=transpose.definition.errors,
-)
-def transpose_copy(self: Any, dim0: int, dim1: int) -> Any:
+@composite(**_like(transpose))
+def transpose_copy(self: Tensor, dim0: Dim, dim1: Dim) -> Tensor:
     """Copy a tensor with two dimensions swapped."""
     return _copy(transpose(self, dim0, dim1))
 
 
-@composite(
-    "unbind_copy(Tensor self, dim dim=0) -> Tensor[]",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    samples=unbind.definition.samples,
-    errors=unbind.definition.errors,
-)
-def unbind_copy(self: Any, dim: int) -> Any:
+@composite(**_like(unbind))
+def unbind_copy(self: Tensor, dim: Dim = 0) -> Sequence[Tensor]:
     """Copy every index of a dimension."""
     return _copy(unbind(self, dim))
 
 
-@composite(
-    "unfold_copy(Tensor self, dim dimension, int size, int step) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    samples=unfold.definition.samples,
-    errors=unfold.definition.errors,
-)
-def unfold_copy(self: Any, dimension: int, size: int, step: int) -> Any:
+@composite(**_like(unfold))
+def unfold_copy(self: Tensor, dimension: Dim, size: int, step: int) -> Tensor:
     """Copy the windows that slide along a dimension."""
     return _copy(unfold(self, dimension, size, step))
 
 
-@composite(
-    "unsqueeze_copy(Tensor self, dim dim) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    extra_dims=1,
-    samples=unsqueeze.definition.samples,
-    errors=unsqueeze.definition.errors,
-)
-def unsqueeze_copy(self: Any, dim: int) -> Any:
+@composite(**_like(unsqueeze), extra_dims=1)
+def unsqueeze_copy(self: Tensor, dim: Dim) -> Tensor:
     """Copy a tensor with a dimension of size one inserted."""
     return _copy(unsqueeze(self, dim))
 
 
-@composite(
-    "view_as_complex_copy(Tensor self) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    dtypes="floating",
-    samples=view_as_complex.definition.samples,
-    errors=view_as_complex.definition.errors,
-)
-def view_as_complex_copy(self: Any) -> Any:
+@composite(**_like(view_as_complex), dtypes="floating")
+def view_as_complex_copy(self: Tensor) -> Tensor:
     """Copy real pairs as a complex tensor."""
     return _copy(view_as_complex(self))
 
 
-@composite(
-    "view_as_real_copy(Tensor self) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    method=False,
-    dtypes="complex",
-    samples=view_as_real.definition.samples,
-    errors=view_as_real.definition.errors,
-)
-def view_as_real_copy(self: Any) -> Any:
+@composite(**_like(view_as_real), dtypes="complex")
+def view_as_real_copy(self: Tensor) -> Tensor:
     """Copy a complex tensor as real pairs."""
     return _copy(view_as_real(self))
 
 
 @composite(
-    "view_copy_size(Tensor self, int[] size) -> Tensor",
     strict_out_dtype=True,
     out=True,
     function=False,
@@ -308,22 +189,13 @@ def view_as_real_copy(self: Any) -> Any:
     errors=lambda s: [(s(s.tensor(2, 3), (4,)), RuntimeError, "invalid for input of size")],
     oracle="view_copy",
 )
-def view_copy_size(self: Any, size: Ints) -> Any:
+def view_copy_size(self: Tensor, size: Ints) -> Tensor:
     """Copy a tensor in another shape."""
     return _copy(view_size(self, size))
 
 
-@composite(
-    "view_copy_dtype(Tensor self, dtype? dtype) -> Tensor",
-    strict_out_dtype=True,
-    out=True,
-    function=False,
-    method=False,
-    samples=view_dtype.definition.samples,
-    errors=view_dtype.definition.errors,
-    oracle="view_copy",
-)
-def view_copy_dtype(self: Any, dtype: Any) -> Any:
+@composite(**_like(view_dtype), function=False, oracle="view_copy")
+def view_copy_dtype(self: Tensor, dtype: DType | None) -> Tensor:
     """Copy a tensor with its bits seen as another dtype."""
     return _copy(view_dtype(self, dtype))
 

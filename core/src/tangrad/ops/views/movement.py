@@ -10,6 +10,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import at_all_sizes, composite, view
+from tangrad.ops.definition.signature import Dim, Dims, MemoryFormat, Tensor
 from tangrad.ops.views.geometry import (
     Geometry,
     Ints,
@@ -71,11 +72,10 @@ view_size = view(
 
 
 @composite(
-    "view_as(Tensor self, Tensor other) -> Tensor",
     function=False,
     samples=lambda s: [s(s.tensor(2, 3), s.tensor(3, 2)), s(s.tensor(4), s.tensor(2, 2))],
 )
-def view_as(self: Any, other: Any) -> Any:
+def view_as(self: Tensor, other: Tensor) -> Tensor:
     """View a tensor in the shape of another."""
     return self.view(other.shape)
 
@@ -95,7 +95,6 @@ _unsafe_view = view(
 
 
 @composite(
-    "reshape(Tensor self, int[] shape) -> Tensor",
     c_implementation="reshape",
     samples=lambda s: [
         s(s.tensor(2, 6), (3, 4)),
@@ -109,7 +108,7 @@ _unsafe_view = view(
         (s(s.tensor(0), (-1, 0)), RuntimeError, "ambiguous"),
     ],
 )
-def reshape(self: Any, shape: Ints) -> Any:
+def reshape(self: Tensor, shape: Ints) -> Tensor:
     """Give a tensor another shape: a view where the stride allows it, else a copy.
 
     Args:
@@ -122,18 +121,13 @@ def reshape(self: Any, shape: Ints) -> Any:
     return self.view(shape)
 
 
-@composite(
-    "reshape_as(Tensor self, Tensor other) -> Tensor",
-    function=False,
-    samples=lambda s: [s(s.tensor(2, 3), s.tensor(3, 2))],
-)
-def reshape_as(self: Any, other: Any) -> Any:
+@composite(function=False, samples=lambda s: [s(s.tensor(2, 3), s.tensor(3, 2))])
+def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """Reshape a tensor to the shape of another."""
     return self.reshape(other.shape)
 
 
 @composite(
-    "contiguous(Tensor self, memory_format? memory_format=None) -> Tensor",
     c_implementation="contiguous",
     function=False,
     samples=lambda s: [
@@ -143,7 +137,7 @@ def reshape_as(self: Any, other: Any) -> Any:
         s(s.tensor()),
     ],
 )
-def contiguous(self: Any, memory_format: Any) -> Any:
+def contiguous(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """Return the tensor itself if it lies densely in the memory format, else a copy that does."""
     memory_format = memory_format or tangrad.contiguous_format
     if self.is_contiguous(memory_format=memory_format):
@@ -157,7 +151,6 @@ def contiguous(self: Any, memory_format: Any) -> Any:
 
 
 @composite(
-    "flatten(Tensor self, dim start_dim=0, dim end_dim=-1) -> Tensor",
     c_implementation="flatten",
     samples=lambda s: [
         s(s.tensor(2, 3, 2)),
@@ -172,7 +165,7 @@ def contiguous(self: Any, memory_format: Any) -> Any:
     ],
 )
 @at_all_sizes
-def flatten(self: Any, start_dim: int, end_dim: int) -> Any:
+def flatten(self: Tensor, start_dim: Dim = 0, end_dim: Dim = -1) -> Tensor:
     """Merge the dimensions from `start_dim` to `end_dim`, both included, into one."""
     if start_dim > end_dim:
         raise RuntimeError(
@@ -189,7 +182,6 @@ def flatten(self: Any, start_dim: int, end_dim: int) -> Any:
 
 
 @composite(
-    "unflatten(Tensor self, dim dim, int[] sizes) -> Tensor",
     samples=lambda s: [
         s(s.tensor(2, 6), 1, (2, 3)),
         s(s.tensor(2, 6), -1, (3, -1)),
@@ -200,7 +192,7 @@ def flatten(self: Any, start_dim: int, end_dim: int) -> Any:
         (s(s.tensor(2, 6), 1, ()), RuntimeError, "sizes must be non-empty"),
     ],
 )
-def unflatten(self: Any, dim: int, sizes: Ints) -> Any:
+def unflatten(self: Tensor, dim: Dim, sizes: Ints) -> Tensor:
     """Split one dimension into several, the inverse of `flatten`; one size may be -1."""
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
@@ -215,11 +207,8 @@ def unflatten(self: Any, dim: int, sizes: Ints) -> Any:
     return self.view((*shape[:dim], *parts, *shape[dim + 1 :]))
 
 
-@composite(
-    "ravel(Tensor self) -> Tensor",
-    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(3, 2, strided=True)), s(s.tensor())],
-)
-def ravel(self: Any) -> Any:
+@composite(samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(3, 2, strided=True)), s(s.tensor())])
+def ravel(self: Tensor) -> Tensor:
     """Flatten a tensor to one contiguous dimension."""
     return self.contiguous().view((-1,)) if numel_of(self.shape) else self.reshape((0,))
 
@@ -340,7 +329,6 @@ permute = view(
 
 
 @composite(
-    "movedim(Tensor self, dim[] source, dim[] destination) -> Tensor",
     c_implementation="movedim",
     alias=("moveaxis",),
     samples=lambda s: [
@@ -354,7 +342,7 @@ permute = view(
         (s(s.tensor(2, 3), (0, 1), (1, 1)), RuntimeError, "repeated dim|multiple times"),
     ],
 )
-def movedim(self: Any, source: Ints, destination: Ints) -> Any:
+def movedim(self: Tensor, source: Dims, destination: Dims) -> Tensor:
     """Move dimensions to new positions; the others keep their order."""
     if len(source) != len(destination):
         raise RuntimeError(
@@ -456,27 +444,24 @@ expand = view(
 
 
 @composite(
-    "expand_as(Tensor self, Tensor other) -> Tensor",
     function=False,
     samples=lambda s: [s(s.tensor(3, 1), s.tensor(3, 2)), s(s.tensor(), s.tensor(2))],
 )
-def expand_as(self: Any, other: Any) -> Any:
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """Expand a tensor to the shape of another."""
     return self.expand(other.shape)
 
 
 @composite(
-    "broadcast_to(Tensor self, int[] size) -> Tensor",
     samples=lambda s: [s(s.tensor(3, 1), (2, 3, 4)), s(s.tensor(), (2,))],
     errors=lambda s: [(s(s.tensor(2, 3), (2, 4)), RuntimeError, "must match the existing size")],
 )
-def broadcast_to(self: Any, size: Ints) -> Any:
+def broadcast_to(self: Tensor, size: Ints) -> Tensor:
     """Broadcast a tensor to a shape, as a view."""
     return self.expand(size)
 
 
 @composite(
-    "sum_to_size(Tensor self, int[] size) -> Tensor",
     function=False,
     samples=lambda s: [
         s(s.tensor(2, 3, 2), (3, 1)),
@@ -488,7 +473,7 @@ def broadcast_to(self: Any, size: Ints) -> Any:
     errors=lambda s: [(s(s.tensor(2, 3), (2, 2)), RuntimeError, "not expandable")],
 )
 @at_all_sizes
-def sum_to_size(self: Any, size: Ints) -> Any:
+def sum_to_size(self: Tensor, size: Ints) -> Tensor:
     """Sum a tensor to a shape that broadcasts to its own."""
     if not size:
         return self.sum()

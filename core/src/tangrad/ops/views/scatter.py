@@ -9,6 +9,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.signature import Dim, Tensor
 from tangrad.ops.views.geometry import Ints, batched_front
 from tangrad.ops.views.slicing import diagonal, select, slice_
 
@@ -173,8 +174,6 @@ def _reach(shape: Ints, stride: Ints, offset: int) -> int:
 
 
 @composite(
-    "as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride,"
-    " int? storage_offset=None) -> Tensor",
     samples=lambda s: [
         s(s.tensor(3, 4), s.tensor(2, 3), (2, 3), (4, 1)),
         s(s.tensor(2, 3), s.tensor(3, 2), (3, 2), (1, 3)),
@@ -190,8 +189,8 @@ def _reach(shape: Ints, stride: Ints, offset: int) -> int:
     ],
 )
 def as_strided_scatter(
-    self: Any, src: Any, size: Ints, stride: Ints, storage_offset: int | None
-) -> Any:
+    self: Tensor, src: Tensor, size: Ints, stride: Ints, storage_offset: int | None = None
+) -> Tensor:
     """Copy a tensor, its storage included, with what `as_strided` shows replaced by `src`.
 
     Where the view shows an element more than once, one of the values remains.
@@ -211,13 +210,16 @@ def as_strided_scatter(
 
 
 @composite(
-    "slice_inverse(Tensor self, Tensor src, dim dim=0, int? start=None, int? end=None,"
-    " int step=1) -> Tensor",
     samples=lambda s: [s(s.tensor(3, 2), s.tensor(3, 2), 0, 0, 3)],
     errors=lambda s: [(s(s.tensor(2), s.tensor(3)), RuntimeError, "out of bounds")],
 )
 def slice_inverse(
-    self: Any, src: Any, dim: int, start: int | None, end: int | None, step: int
-) -> Any:
+    self: Tensor,
+    src: Tensor,
+    dim: Dim = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Tensor:
     """See the storage of a slice through the geometry of `src`, the tensor it was taken from."""
     return self.as_strided(tuple(src.shape), tuple(src.stride()), src.storage_offset())

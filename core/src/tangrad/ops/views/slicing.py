@@ -8,6 +8,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import at_all_sizes, composite, op, overload, view
+from tangrad.ops.definition.signature import Dim, Tensor
 from tangrad.ops.views.geometry import Geometry, Ints, dtype_name, front
 from tangrad.tensor.on_storage import TYPE_NAMES
 
@@ -175,7 +176,6 @@ slice_backward = op(
 
 
 @composite(
-    "narrow(Tensor self, dim dim, any start, int length) -> Tensor",
     samples=lambda s: [
         s(s.tensor(5, 2), 0, 1, 3),
         s(s.tensor(2, 5), -1, -2, 2),
@@ -189,7 +189,7 @@ slice_backward = op(
     ],
 )
 @at_all_sizes
-def narrow(self: Any, dim: int, start: Any, length: int) -> Any:
+def narrow(self: Tensor, dim: Dim, start: Any, length: int) -> Tensor:
     """Take `length` indices of one dimension, beginning at `start`."""
     if self.ndim == 0:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
@@ -477,14 +477,13 @@ split = overload("split", "split_size", "split_with_sizes")
 
 
 @composite(
-    "chunk(Tensor self, int chunks, dim dim=0) -> Tensor[]",
     samples=lambda s: [s(s.tensor(5, 2), 2), s(s.tensor(2, 6), 3, -1), s(s.tensor(0, 2), 3)],
     errors=lambda s: [
         (s(s.tensor(3), 0), RuntimeError, "to be greater than 0"),
         (s(s.tensor(), 1), RuntimeError, "at least a 1-dimensional"),
     ],
 )
-def chunk(self: Any, chunks: int, dim: int) -> Any:
+def chunk(self: Tensor, chunks: int, dim: Dim = 0) -> Sequence[Tensor]:
     """Cut a dimension into at most `chunks` pieces of equal size."""
     if self.ndim == 0:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
@@ -510,7 +509,6 @@ def refuse_bools(name: str, where: Any) -> None:
 
 
 @composite(
-    "tensor_split(Tensor self, any indices_or_sections, dim dim=0) -> Tensor[]",
     names=dict.fromkeys(
         ("sections", "indices", "tensor_indices_or_sections"), "indices_or_sections"
     ),
@@ -521,7 +519,7 @@ def refuse_bools(name: str, where: Any) -> None:
         (s(s.tensor(3), True), TypeError, "tensor_split"),
     ],
 )
-def tensor_split(self: Any, indices_or_sections: Any, dim: int) -> Any:
+def tensor_split(self: Tensor, indices_or_sections: Any, dim: Dim = 0) -> Sequence[Tensor]:
     """Cut a dimension at given indices, or into sections that differ by at most one."""
     refuse_bools("tensor_split", indices_or_sections)
     if self.ndim == 0:

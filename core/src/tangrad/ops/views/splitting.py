@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tangrad import _C
 from tangrad.ops.definition.define import composite
+from tangrad.ops.definition.signature import Dim, Tensor
 from tangrad.ops.views.geometry import Ints
 from tangrad.ops.views.movement import _unsafe_view
 from tangrad.ops.views.slicing import chunk, refuse_bools, split_with_sizes
@@ -30,7 +32,6 @@ def _split_along(name: str, self: Any, where: Any, dim: int, least: int) -> Any:
 
 
 @composite(
-    "hsplit(Tensor self, any indices_or_sections) -> Tensor[]",
     names=_NAMES,
     samples=lambda s: [s(s.tensor(4), 2), s(s.tensor(2, 6), 3), s(s.tensor(2, 5, 2), (1, 4))],
     errors=lambda s: [
@@ -39,13 +40,12 @@ def _split_along(name: str, self: Any, where: Any, dim: int, least: int) -> Any:
         (s(s.tensor(4), -1), RuntimeError, "larger than 0"),
     ],
 )
-def hsplit(self: Any, indices_or_sections: Any) -> Any:
+def hsplit(self: Tensor, indices_or_sections: Any) -> Sequence[Tensor]:
     """Cut into columns: along the second dimension, a vector along its only one."""
     return _split_along("hsplit", self, indices_or_sections, 0 if self.ndim == 1 else 1, 1)
 
 
 @composite(
-    "vsplit(Tensor self, any indices_or_sections) -> Tensor[]",
     names=_NAMES,
     samples=lambda s: [s(s.tensor(4, 2), 2), s(s.tensor(5, 2, 2), (1, 4))],
     errors=lambda s: [
@@ -55,13 +55,12 @@ def hsplit(self: Any, indices_or_sections: Any) -> Any:
         (s(s.tensor(4, 2), (True,)), TypeError, "vsplit"),
     ],
 )
-def vsplit(self: Any, indices_or_sections: Any) -> Any:
+def vsplit(self: Tensor, indices_or_sections: Any) -> Sequence[Tensor]:
     """Cut into rows: along the first dimension."""
     return _split_along("vsplit", self, indices_or_sections, 0, 2)
 
 
 @composite(
-    "dsplit(Tensor self, any indices_or_sections) -> Tensor[]",
     names=_NAMES,
     samples=lambda s: [s(s.tensor(2, 2, 4), 2), s(s.tensor(2, 1, 5), (1, 4))],
     errors=lambda s: [
@@ -69,7 +68,7 @@ def vsplit(self: Any, indices_or_sections: Any) -> Any:
         (s(s.tensor(2, 2, 3), 2), RuntimeError, "not divisible"),
     ],
 )
-def dsplit(self: Any, indices_or_sections: Any) -> Any:
+def dsplit(self: Tensor, indices_or_sections: Any) -> Sequence[Tensor]:
     """Cut in depth: along the third dimension."""
     return _split_along("dsplit", self, indices_or_sections, 2, 3)
 
@@ -79,31 +78,22 @@ def _forgetting(pieces: Any) -> Any:
     return tuple(_C.with_own_version(_unsafe_view(piece, tuple(piece.shape))) for piece in pieces)
 
 
-@composite(
-    "unsafe_chunk(Tensor self, int chunks, dim dim=0) -> Tensor[]",
-    samples=chunk.definition.samples,
-    errors=chunk.definition.errors,
-)
-def unsafe_chunk(self: Any, chunks: int, dim: int) -> Any:
+@composite(samples=chunk.definition.samples, errors=chunk.definition.errors)
+def unsafe_chunk(self: Tensor, chunks: int, dim: Dim = 0) -> Sequence[Tensor]:
     """Cut a dimension as `chunk` does; writing to a piece does not reach the history of `self`."""
     return _forgetting(chunk(self, chunks, dim))
 
 
 @composite(
-    "unsafe_split(Tensor self, int split_size, dim dim=0) -> Tensor[]",
     samples=lambda s: [s(s.tensor(5, 2), 2), s(s.tensor(2, 6), 3, -1), s(s.tensor(0, 2), 2)],
     errors=lambda s: [(s(s.tensor(3), 0), RuntimeError, "can only be 0")],
 )
-def unsafe_split(self: Any, split_size: int, dim: int) -> Any:
+def unsafe_split(self: Tensor, split_size: int, dim: Dim = 0) -> Sequence[Tensor]:
     """Cut a dimension as `split` does; writing to a piece does not reach the history of `self`."""
     return _forgetting(self.split(split_size, dim))
 
 
-@composite(
-    "unsafe_split_with_sizes(Tensor self, int[] split_sizes, dim dim=0) -> Tensor[]",
-    samples=split_with_sizes.definition.samples,
-    errors=split_with_sizes.definition.errors,
-)
-def unsafe_split_with_sizes(self: Any, split_sizes: Ints, dim: int) -> Any:
+@composite(samples=split_with_sizes.definition.samples, errors=split_with_sizes.definition.errors)
+def unsafe_split_with_sizes(self: Tensor, split_sizes: Ints, dim: Dim = 0) -> Sequence[Tensor]:
     """Cut a dimension as `split` does; writing to a piece does not reach the history of `self`."""
     return _forgetting(split_with_sizes(self, split_sizes, dim))

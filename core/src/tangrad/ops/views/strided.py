@@ -9,6 +9,7 @@ from tangrad import _C
 from tangrad.dispatch.tangents import is_paired
 from tangrad.ops.conversion import _neg_view
 from tangrad.ops.definition.define import composite, overload, view
+from tangrad.ops.definition.signature import Tensor
 from tangrad.ops.views import movement  # noqa: F401  view_size, which view overloads
 from tangrad.ops.views.geometry import Geometry, Ints, dtype_name, front, numel_of
 
@@ -335,7 +336,6 @@ view_as_complex = view(
 
 
 @composite(
-    "real(Tensor self) -> Tensor",
     method=False,
     samples=lambda s: [
         s(s.tensor(2, 3, dtype="complex64")),
@@ -343,7 +343,7 @@ view_as_complex = view(
         s(s.tensor(dtype="complex128")),
     ],
 )
-def real(self: Any) -> Any:
+def real(self: Tensor) -> Tensor:
     """View the real part of a tensor; a real tensor is returned as it is."""
     if not self.dtype.is_complex:
         return self
@@ -352,13 +352,12 @@ def real(self: Any) -> Any:
 
 
 @composite(
-    "imag(Tensor self) -> Tensor",
     dtypes="complex",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3, dtype="complex64")), s(s.tensor(dtype="complex128"))],
     errors=lambda s: [(s(s.tensor(2, dtype="float32")), RuntimeError, "imag is not implemented")],
 )
-def imag(self: Any) -> Any:
+def imag(self: Tensor) -> Tensor:
     """View the imaginary part of a complex tensor."""
     if not self.dtype.is_complex:
         raise RuntimeError(

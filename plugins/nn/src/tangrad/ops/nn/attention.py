@@ -8,7 +8,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.nn.attention_kernel import attention, causal_mask, masked
 from tangrad.ops.nn.recording import is_recorded
-from tangrad.plugin import composite, find_op
+from tangrad.plugin import Tensor, composite, find_op
 
 dropout = find_op("dropout")
 
@@ -67,9 +67,6 @@ def _broadcast(query: Any, key: Any, value: Any, mask: Any) -> tuple[Any, Any, A
 
 
 @composite(
-    "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value,"
-    " Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *,"
-    " float? scale=None, bool enable_gqa=False) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -104,15 +101,16 @@ def _broadcast(query: Any, key: Any, value: Any, mask: Any) -> tuple[Any, Any, A
     ],
 )
 def scaled_dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any,
-    dropout_p: float,
-    is_causal: bool,
-    scale: float | None,
-    enable_gqa: bool,
-) -> Any:
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
     """Mix values by the softmax of the similarity of queries and keys.
 
     softmax(Q Kᵀ scale + mask) V (Vaswani et al.: "Attention is all you need", 2017).

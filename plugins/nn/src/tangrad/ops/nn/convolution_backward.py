@@ -11,7 +11,7 @@ from tangrad.ops.nn.convolution import (
     convolution_weight,
     repeated,
 )
-from tangrad.plugin import Ints, composite
+from tangrad.plugin import Ints, Tensor, composite
 
 
 def _beyond(x: Ints, w: Ints, y: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Ints:
@@ -21,9 +21,6 @@ def _beyond(x: Ints, w: Ints, y: Ints, stride: Ints, padding: Ints, dilation: In
 
 
 @composite(
-    "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[]? bias_sizes,"
-    " int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding,"
-    " int groups, any output_mask) -> (Tensor, Tensor, Tensor)",
     function=False,
     method=False,
     dtypes="floating complex",
@@ -50,10 +47,10 @@ def _beyond(x: Ints, w: Ints, y: Ints, stride: Ints, padding: Ints, dilation: In
     ],
 )  # fmt: skip
 def convolution_backward(
-    grad_output: Any,
-    input: Any,
-    weight: Any,
-    bias_sizes: Any,
+    grad_output: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    bias_sizes: Ints | None,
     stride: Ints,
     padding: Ints,
     dilation: Ints,
@@ -61,7 +58,7 @@ def convolution_backward(
     output_padding: Ints,
     groups: int,
     output_mask: Any,
-) -> Any:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of a convolution by input, weight and bias.
 
     Args:

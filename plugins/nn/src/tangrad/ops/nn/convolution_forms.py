@@ -19,7 +19,7 @@ from tangrad.ops.nn.convolution import (
 from tangrad.ops.nn.convolution_biased import convolution_biased
 from tangrad.ops.nn.convolution_channels_last import of_channels_last
 from tangrad.ops.nn.fusing import fuses, unseen
-from tangrad.plugin import Ints, composite, get_intercept, warn_once
+from tangrad.plugin import Ints, Ints1, Ints2, Ints3, Tensor, composite, get_intercept, warn_once
 
 
 def _same_padding(input: Any, kernel: Ints, stride: Ints, dilation: Ints) -> tuple[Any, Ints]:
@@ -109,8 +109,6 @@ def _conv(
 
 
 @composite(
-    "conv1d(Tensor input, Tensor weight, Tensor? bias=None, any stride=1, any padding=0,"
-    " any dilation=1, int groups=1) -> Tensor",
     dtypes="floating complex",
     method=False,
     samples=lambda s: [
@@ -126,8 +124,14 @@ def _conv(
     ],
 )
 def conv1d(
-    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """Correlate signals with kernels.
 
     Args:
@@ -140,8 +144,6 @@ def conv1d(
 
 
 @composite(
-    "conv2d(Tensor input, Tensor weight, Tensor? bias=None, any stride=1, any padding=0,"
-    " any dilation=1, int groups=1) -> Tensor",
     dtypes="floating complex",
     method=False,
     samples=lambda s: [
@@ -166,8 +168,14 @@ def conv1d(
     ],
 )
 def conv2d(
-    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """Correlate images with kernels.
 
     Args:
@@ -180,8 +188,6 @@ def conv2d(
 
 
 @composite(
-    "conv3d(Tensor input, Tensor weight, Tensor? bias=None, any stride=1, any padding=0,"
-    " any dilation=1, int groups=1) -> Tensor",
     dtypes="floating complex",
     method=False,
     samples=lambda s: [
@@ -201,8 +207,14 @@ def conv2d(
     ],
 )
 def conv3d(
-    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """Correlate volumes with kernels.
 
     Args:
@@ -215,7 +227,6 @@ def conv3d(
 
 
 @composite(
-    "conv_tbc(Tensor input, Tensor weight, Tensor bias, int pad=0) -> Tensor",
     dtypes="floating",
     samples=lambda s: [
         s(s.tensor(5, 2, 3), s.tensor(2, 3, 4), s.tensor(4)),
@@ -226,7 +237,7 @@ def conv3d(
         (s(s.tensor(5, 2, 2), s.tensor(2, 3, 4), s.tensor(4)), RuntimeError, "does not match"),
     ],
 )
-def conv_tbc(input: Any, weight: Any, bias: Any, pad: int) -> Any:
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """Correlate sequences stored time first.
 
     Args:
@@ -347,8 +358,6 @@ def _conv_transpose(
 
 
 @composite(
-    "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1,"
-    " int[1] padding=0, int[1] output_padding=0, int groups=1, int[1] dilation=1) -> Tensor",
     dtypes="floating complex",
     method=False,
     samples=lambda s: [
@@ -362,15 +371,15 @@ def _conv_transpose(
     ],
 )
 def conv_transpose1d(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    stride: Ints,
-    padding: Ints,
-    output_padding: Ints,
-    groups: int,
-    dilation: Ints,
-) -> Any:
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Ints1 = 1,
+    padding: Ints1 = 0,
+    output_padding: Ints1 = 0,
+    groups: int = 1,
+    dilation: Ints1 = 1,
+) -> Tensor:
     """Apply the adjoint of conv1d in its input ("transposed convolution").
 
     Args:
@@ -385,8 +394,6 @@ def conv_transpose1d(
 
 
 @composite(
-    "conv_transpose2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1,"
-    " int[2] padding=0, int[2] output_padding=0, int groups=1, int[2] dilation=1) -> Tensor",
     dtypes="floating complex",
     method=False,
     samples=lambda s: [
@@ -404,15 +411,15 @@ def conv_transpose1d(
     ],
 )
 def conv_transpose2d(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    stride: Ints,
-    padding: Ints,
-    output_padding: Ints,
-    groups: int,
-    dilation: Ints,
-) -> Any:
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Ints2 = 1,
+    padding: Ints2 = 0,
+    output_padding: Ints2 = 0,
+    groups: int = 1,
+    dilation: Ints2 = 1,
+) -> Tensor:
     """Apply the adjoint of conv2d in its input ("transposed convolution").
 
     Args:
@@ -427,8 +434,6 @@ def conv_transpose2d(
 
 
 @composite(
-    "conv_transpose3d(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1,"
-    " int[3] padding=0, int[3] output_padding=0, int groups=1, int[3] dilation=1) -> Tensor",
     dtypes="floating complex",
     method=False,
     samples=lambda s: [
@@ -441,15 +446,15 @@ def conv_transpose2d(
     ],
 )
 def conv_transpose3d(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    stride: Ints,
-    padding: Ints,
-    output_padding: Ints,
-    groups: int,
-    dilation: Ints,
-) -> Any:
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Ints3 = 1,
+    padding: Ints3 = 0,
+    output_padding: Ints3 = 0,
+    groups: int = 1,
+    dilation: Ints3 = 1,
+) -> Tensor:
     """Apply the adjoint of conv3d in its input ("transposed convolution").
 
     Args:

@@ -9,7 +9,7 @@ import warnings
 from typing import Any
 
 import tangrad
-from tangrad.plugin import composite
+from tangrad.plugin import Tensor, composite
 
 
 def _check_dropout(p: float) -> None:
@@ -69,7 +69,6 @@ def _errors(*shape: int) -> Any:
 
 
 @composite(
-    "dropout1d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
     random=True,
     dtypes="floating complex",
     namespace="nn",
@@ -85,7 +84,9 @@ def _errors(*shape: int) -> Any:
         (s(s.tensor(2)), RuntimeError, "Expected 2D or 3D input"),
     ],
 )
-def dropout1d(input: Any, p: float, training: bool, inplace: bool) -> Any:
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
     """Zero channels with probability p and scale the others by 1 / (1 - p), in training.
 
     Args:
@@ -107,7 +108,6 @@ def dropout1d(input: Any, p: float, training: bool, inplace: bool) -> Any:
 
 
 @composite(
-    "dropout2d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
     random=True,
     dtypes="floating complex",
     namespace="nn",
@@ -119,7 +119,9 @@ def dropout1d(input: Any, p: float, training: bool, inplace: bool) -> Any:
     ],
     errors=_errors(2, 3, 2, 2),
 )
-def dropout2d(input: Any, p: float, training: bool, inplace: bool) -> Any:
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
     """Zero channels with probability p and scale the others by 1 / (1 - p), in training.
 
     Tompson, Goroshin, Jain, LeCun, Bregler: "Efficient object localization using convolutional
@@ -144,7 +146,6 @@ def dropout2d(input: Any, p: float, training: bool, inplace: bool) -> Any:
 
 
 @composite(
-    "dropout3d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
     random=True,
     dtypes="floating complex",
     namespace="nn",
@@ -156,7 +157,9 @@ def dropout2d(input: Any, p: float, training: bool, inplace: bool) -> Any:
     ],
     errors=_errors(2, 3, 2, 2),
 )
-def dropout3d(input: Any, p: float, training: bool, inplace: bool) -> Any:
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
     """Zero channels with probability p and scale the others by 1 / (1 - p), in training.
 
     Args:
@@ -190,7 +193,6 @@ def _alpha_dropped(name: str, input: Any, p: float, training: bool, by_channel: 
 
 
 @composite(
-    "alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False) -> Tensor",
     random=True,
     dtypes="floating",
     namespace="nn",
@@ -204,7 +206,9 @@ def _alpha_dropped(name: str, input: Any, p: float, training: bool, by_channel: 
     ],
     errors=_errors(2, 3),
 )
-def alpha_dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
     """Replace elements with probability p by the limit of SELU, in training.
 
     The result is scaled and shifted such that mean 0 and variance 1 stay (Klambauer, Unterthiner,
@@ -215,8 +219,6 @@ def alpha_dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
 
 
 @composite(
-    "feature_alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False)"
-    " -> Tensor",
     random=True,
     dtypes="floating",
     namespace="nn",
@@ -231,7 +233,9 @@ def alpha_dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
         (s(s.tensor(2), 0.5, True), RuntimeError, "at least 2 dimensions"),
     ],
 )
-def feature_alpha_dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
     """Replace channels of (N, C, ...) with probability p by the limit of SELU, in training.
 
     The result is scaled and shifted as in `alpha_dropout`.

@@ -6,7 +6,15 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.nn.recording import is_recorded
-from tangrad.plugin import at_all_sizes, composite, find_op, op, require_integer_index
+from tangrad.plugin import (
+    Tensor,
+    WrittenTensor,
+    at_all_sizes,
+    composite,
+    find_op,
+    op,
+    require_integer_index,
+)
 
 index_select_backward = find_op("index_select_backward")
 
@@ -81,7 +89,6 @@ def rows_at(weight: Any, index: Any, scale_grad_by_freq: bool) -> Any:
 
 
 @composite(
-    "embedding_renorm_(Tensor! self, Tensor indices, float max_norm, float norm_type) -> Tensor",
     dtypes="floating",
     method=False,
     vjp="none: the table is scaled without being recorded",
@@ -99,7 +106,9 @@ def rows_at(weight: Any, index: Any, scale_grad_by_freq: bool) -> Any:
         (s(s.tensor(4, 2), s.tensor(2), 1.0, 2.0), RuntimeError, "index|scalar types"),
     ],
 )
-def embedding_renorm_(self: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
+def embedding_renorm_(
+    self: WrittenTensor, indices: Tensor, max_norm: float, norm_type: float
+) -> Tensor:
     """Scale down, in place, those of the rows that are longer than `max_norm`."""
     if self.ndim != 2:
         raise RuntimeError(f"embedding_renorm_: 'self' must be 2-D, got {list(self.shape)}")
@@ -115,8 +124,6 @@ def embedding_renorm_(self: Any, indices: Any, max_norm: float, norm_type: float
 
 
 @composite(
-    "embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None,"
-    " float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
     namespace="nn",
     samples=lambda s: [
         s(s.integers(0, 4, 3), s.tensor(4, 2)),
@@ -135,14 +142,14 @@ def embedding_renorm_(self: Any, indices: Any, max_norm: float, norm_type: float
 )
 @at_all_sizes
 def embedding(
-    input: Any,
-    weight: Any,
-    padding_idx: int | None,
-    max_norm: float | None,
-    norm_type: float,
-    scale_grad_by_freq: bool,
-    sparse: bool,
-) -> Any:
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
     """Look rows of a table up.
 
     Args:

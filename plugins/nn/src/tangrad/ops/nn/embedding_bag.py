@@ -12,7 +12,7 @@ from tangrad.ops.nn.embedding import (
     rows_at,
     sparse_rows,
 )
-from tangrad.plugin import composite, op, require_integer_index
+from tangrad.plugin import Tensor, composite, op, require_integer_index
 
 
 def _bags_reference(np: Any, offsets: Any, length: int, include_last_offset: bool) -> Any:
@@ -273,10 +273,6 @@ def _bag_samples(s: Any) -> list[Any]:
 
 
 @composite(
-    "embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None,"
-    " float norm_type=2, bool scale_grad_by_freq=False, str mode='mean', bool sparse=False,"
-    " Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None)"
-    " -> Tensor",
     namespace="nn",
     method=False,
     oracle="nn.functional.embedding_bag",
@@ -307,18 +303,18 @@ def _bag_samples(s: Any) -> list[Any]:
     ],
 )
 def embedding_bag(
-    input: Any,
-    weight: Any,
-    offsets: Any,
-    max_norm: float | None,
-    norm_type: float,
-    scale_grad_by_freq: bool,
-    mode: str,
-    sparse: bool,
-    per_sample_weights: Any,
-    include_last_offset: bool,
-    padding_idx: int | None,
-) -> Any:
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
     """Look rows of a table up and reduce them within bags.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.plugin import composite, get_intercept, pointwise
+from tangrad.plugin import Tensor, composite, get_intercept, pointwise
 
 # A whole zero point is added `after` the rounding, a broken one `before`; the other of them is 0.
 # The inverse of the scale comes as an operand, for it is rounded to float32, as the scale is.
@@ -92,8 +92,6 @@ def _require_levels(name: str, zero_point: Any, quant_min: int, quant_max: int) 
 
 
 @composite(
-    "fake_quantize_per_tensor_affine(Tensor input, any scale, any zero_point, int quant_min,"
-    " int quant_max) -> Tensor",
     dtypes="floating",
     method=False,
     samples=lambda s: (
@@ -127,8 +125,8 @@ def _require_levels(name: str, zero_point: Any, quant_min: int, quant_max: int) 
     ],
 )
 def fake_quantize_per_tensor_affine(
-    input: Any, scale: Any, zero_point: Any, quant_min: int, quant_max: int
-) -> Any:
+    input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int
+) -> Tensor:
     """Round to the values of a quantized tensor; the gradient passes between the outer ones.
 
     Jacob et al.: "Quantization and training of neural networks for efficient
@@ -178,8 +176,6 @@ def fake_quantize_per_tensor_affine(
 
 
 @composite(
-    "fake_quantize_per_channel_affine(Tensor input, Tensor scale, Tensor zero_point, int axis,"
-    " int quant_min, int quant_max) -> Tensor",
     dtypes="floating",
     method=False,
     samples=lambda s: (
@@ -208,8 +204,8 @@ def fake_quantize_per_tensor_affine(
     ],
 )
 def fake_quantize_per_channel_affine(
-    input: Any, scale: Any, zero_point: Any, axis: int, quant_min: int, quant_max: int
-) -> Any:
+    input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
+) -> Tensor:
     """Round to the values of a tensor that is quantized by channels; see the form per tensor.
 
     Args:

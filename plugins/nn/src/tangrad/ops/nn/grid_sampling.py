@@ -12,7 +12,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.nn.fusing import fuses, plain_on_host
 from tangrad.ops.nn.grid_sampling_taps import by_taps, sampled
-from tangrad.plugin import Ints, composite, numel_of, op
+from tangrad.plugin import Ints, Tensor, composite, numel_of, op
 
 
 def _align(name: str, align_corners: bool | None) -> bool:
@@ -74,7 +74,6 @@ _affine_positions = op(
 
 
 @composite(
-    "affine_grid(Tensor theta, int[] size, bool? align_corners=None) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -92,7 +91,7 @@ _affine_positions = op(
         (s(s.tensor(1, 2, 3, dtype="int64"), (1, 1, 2, 2), False), ValueError, "floating point"),
     ],
 )
-def affine_grid(theta: Any, size: Ints, align_corners: bool | None) -> Any:
+def affine_grid(theta: Tensor, size: Ints, align_corners: bool | None = None) -> Tensor:
     """Make the positions at which `grid_sample` applies affine maps.
 
     Args:
@@ -183,8 +182,6 @@ def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
 
 
 @composite(
-    "grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros',"
-    " bool? align_corners=None) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: (
@@ -262,8 +259,12 @@ def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
     ],
 )
 def grid_sample(
-    input: Any, grid: Any, mode: str, padding_mode: str, align_corners: bool | None
-) -> Any:
+    input: Tensor,
+    grid: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
     """Sample images (N, C, H, W) or volumes (N, C, D, H, W) at positions.
 
     Args:
@@ -335,8 +336,6 @@ def _sampled(
 
 
 @composite(
-    "grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode,"
-    " bool align_corners) -> Tensor",
     dtypes="floating",
     method=False,
     samples=lambda s: (
@@ -350,8 +349,8 @@ def _sampled(
     ],
 )
 def grid_sampler(
-    input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Any:
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
     """Sample images or volumes at positions; see `nn.functional.grid_sample`.
 
     Args:
@@ -364,8 +363,6 @@ def grid_sampler(
 
 
 @composite(
-    "grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode,"
-    " bool align_corners) -> Tensor",
     dtypes="floating",
     method=False,
     samples=lambda s: [
@@ -377,8 +374,8 @@ def grid_sampler(
     ],
 )
 def grid_sampler_2d(
-    input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Any:
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
     """Sample images at positions; see `grid_sampler`."""
     return _sampled(
         "grid_sampler_2d", 2, input, grid, interpolation_mode, padding_mode, align_corners
@@ -386,8 +383,6 @@ def grid_sampler_2d(
 
 
 @composite(
-    "grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode,"
-    " bool align_corners) -> Tensor",
     dtypes="floating",
     method=False,
     samples=lambda s: [
@@ -402,8 +397,8 @@ def grid_sampler_2d(
     ],
 )
 def grid_sampler_3d(
-    input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Any:
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
     """Sample volumes at positions; see `grid_sampler`."""
     return _sampled(
         "grid_sampler_3d", 3, input, grid, interpolation_mode, padding_mode, align_corners

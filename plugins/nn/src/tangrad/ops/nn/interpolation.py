@@ -25,7 +25,7 @@ from tangrad.ops.nn.pooling.adaptive import (
     adaptive_avg_pool3d,
 )
 from tangrad.ops.nn.weighted_lines import Band, Taps, band_of, kept, summed_lines
-from tangrad.plugin import Ints, composite, constant, get_intercept, index_vector, op
+from tangrad.plugin import Ints, Tensor, composite, constant, get_intercept, index_vector, op
 
 _AREA = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d, 3: adaptive_avg_pool3d}
 # Results along a dimension whose places may be listed before memory is asked for, and are kept.
@@ -388,9 +388,6 @@ def _repeated(input: Any, sizes: Ints, first: int) -> Any:
 
 
 @composite(
-    "interpolate(Tensor input, any size=None, any scale_factor=None, str mode='nearest',"
-    " bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False)"
-    " -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -435,14 +432,14 @@ def _repeated(input: Any, sizes: Ints, first: int) -> Any:
     ],
 )
 def interpolate(
-    input: Any,
-    size: Any,
-    scale_factor: Any,
-    mode: str,
-    align_corners: bool | None,
-    recompute_scale_factor: bool | None,
-    antialias: bool,
-) -> Any:
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
     """Resample signals (N, C, L), images (N, C, H, W) or volumes (N, C, D, H, W).
 
     Args:
@@ -468,8 +465,6 @@ def interpolate(
 
 
 @composite(
-    "_upsample_bilinear2d_aa(Tensor self, int[]? output_size, bool align_corners,"
-    " float? scales_h=None, float? scales_w=None, *, any scale_factors=None) -> Tensor",
     dtypes="floating",
     method=False,
     samples=lambda s: [
@@ -480,13 +475,14 @@ def interpolate(
     oracle=lambda torch, *given: torch.ops.aten._upsample_bilinear2d_aa(*given),
 )
 def _upsample_bilinear2d_aa(
-    self: Any,
-    output_size: Any,
+    self: Tensor,
+    output_size: Ints | None,
     align_corners: bool,
-    scales_h: float | None,
-    scales_w: float | None,
-    scale_factors: Any,
-) -> Any:
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+    *,
+    scale_factors: Any = None,
+) -> Tensor:
     """Resample images by triangles as wide as what one pixel covers."""
     scales = [scales_h, scales_w] if scale_factors is None else list(scale_factors)
     if output_size is None:

@@ -12,7 +12,15 @@ from tangrad.ops.nn.loss_classes import (
     nll_loss_total,
     require_float_input,
 )
-from tangrad.plugin import at_all_sizes, composite, find_op, get_intercept, pointwise, require
+from tangrad.plugin import (
+    Tensor,
+    at_all_sizes,
+    composite,
+    find_op,
+    get_intercept,
+    pointwise,
+    require,
+)
 
 logsigmoid = find_op("logsigmoid")
 
@@ -67,8 +75,6 @@ def _nll(self: Any, target: Any, weight: Any, ignore_index: int, reduction: str)
 
 
 @composite(
-    "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None,"
-    " int ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -91,14 +97,14 @@ def _nll(self: Any, target: Any, weight: Any, ignore_index: int, reduction: str)
     ],
 )
 def nll_loss(
-    input: Any,
-    target: Any,
-    weight: Any,
-    size_average: Any,
-    ignore_index: int,
-    reduce: Any,
-    reduction: str,
-) -> Any:
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """Take the negative log-likelihood of the target classes.
 
     Args:
@@ -143,9 +149,6 @@ def _probabilities(logs: Any, target: Any, weight: Any, reduction: str, smoothin
 
 
 @composite(
-    "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None,"
-    " int ignore_index=-100, bool? reduce=None, str reduction='mean',"
-    " float label_smoothing=0.0) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -174,15 +177,15 @@ def _probabilities(logs: Any, target: Any, weight: Any, reduction: str, smoothin
 )
 @at_all_sizes
 def cross_entropy(
-    input: Any,
-    target: Any,
-    weight: Any,
-    size_average: Any,
-    ignore_index: int,
-    reduce: Any,
-    reduction: str,
-    label_smoothing: float,
-) -> Any:
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
     """Take the cross entropy of the softmax of scores relative to targets.
 
     Args:
@@ -237,8 +240,6 @@ def _check_same_shape(name: str, input: Any, target: Any) -> None:
 
 
 @composite(
-    "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None,"
-    " bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -260,8 +261,13 @@ def _check_same_shape(name: str, input: Any, target: Any) -> None:
     ],
 )
 def binary_cross_entropy(
-    input: Any, target: Any, weight: Any, size_average: Any, reduce: Any, reduction: str
-) -> Any:
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """Take the cross entropy of probabilities of events; logarithms are cut off at -100."""
     reduction = _reduction(size_average, reduce, reduction)
     _check_same_shape("binary_cross_entropy", input, target)
@@ -332,9 +338,6 @@ cross_entropy_of_score = pointwise(
 
 
 @composite(
-    "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None,"
-    " bool? size_average=None, bool? reduce=None, str reduction='mean',"
-    " Tensor? pos_weight=None) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -354,14 +357,14 @@ cross_entropy_of_score = pointwise(
     ],
 )
 def binary_cross_entropy_with_logits(
-    input: Any,
-    target: Any,
-    weight: Any,
-    size_average: Any,
-    reduce: Any,
-    reduction: str,
-    pos_weight: Any,
-) -> Any:
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
     """Take the cross entropy of the sigmoid of scores of events, without overflow.
 
     Args:
@@ -380,8 +383,6 @@ def binary_cross_entropy_with_logits(
 
 
 @composite(
-    "kl_div(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None,"
-    " str reduction='mean', bool log_target=False) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -395,8 +396,13 @@ def binary_cross_entropy_with_logits(
     ],
 )
 def kl_div(
-    input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, log_target: bool
-) -> Any:
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
     """Take the divergence of Kullback and Leibler of log-probabilities from a distribution.
 
     target * (log(target) - input), where 0 log 0 is 0.

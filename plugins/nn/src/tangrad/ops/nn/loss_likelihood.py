@@ -7,13 +7,10 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.nn.loss import _reduced, _reduction
-from tangrad.plugin import composite, op
+from tangrad.plugin import Operand, Tensor, composite, op
 
 
 @composite(
-    "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False,"
-    " bool? size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean')"
-    " -> Tensor",
     namespace="nn",
     method=False,
     oracle="nn.functional.poisson_nll_loss",
@@ -37,15 +34,15 @@ from tangrad.plugin import composite, op
     ],
 )
 def poisson_nll_loss(
-    input: Any,
-    target: Any,
-    log_input: bool,
-    full: bool,
-    size_average: Any,
-    eps: float,
-    reduce: Any,
-    reduction: str,
-) -> Any:
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-08,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """Take the negative log-likelihood of counts that are Poisson distributed.
 
     Args:
@@ -119,8 +116,6 @@ def _variance_like(input: Any, var: Any) -> Any:
 
 
 @composite(
-    "gaussian_nll_loss(Tensor input, Tensor target, Operand var, bool full=False,"
-    " float eps=1e-06, str reduction='mean') -> Tensor",
     namespace="nn",
     method=False,
     oracle="nn.functional.gaussian_nll_loss",
@@ -143,8 +138,13 @@ def _variance_like(input: Any, var: Any) -> Any:
     ],
 )
 def gaussian_nll_loss(
-    input: Any, target: Any, var: Any, full: bool, eps: float, reduction: str
-) -> Any:
+    input: Tensor,
+    target: Tensor,
+    var: Operand,
+    full: bool = False,
+    eps: float = 1e-06,
+    reduction: str = "mean",
+) -> Tensor:
     """Take the negative log-likelihood of normally distributed numbers.
 
     Nix, Weigend: "Estimating the mean and variance of the target probability distribution", 1994.

@@ -6,7 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.nn.loss import _reduced, _reduction
-from tangrad.plugin import composite, difference_plus, find_op
+from tangrad.plugin import Tensor, composite, difference_plus, find_op
 
 logsigmoid = find_op("logsigmoid")
 
@@ -44,9 +44,6 @@ def _above_zero(missed: Any) -> Any:
 
 
 @composite(
-    "multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0,"
-    " Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')"
-    " -> Tensor",
     dtypes="floating",
     namespace="nn",
     oracle="nn.functional.multi_margin_loss",
@@ -81,15 +78,15 @@ def _above_zero(missed: Any) -> Any:
     ],
 )
 def multi_margin_loss(
-    input: Any,
-    target: Any,
-    p: int,
-    margin: float,
-    weight: Any,
-    size_average: Any,
-    reduce: Any,
-    reduction: str,
-) -> Any:
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """Ask the score of the target class to exceed all others by a margin.
 
     The mean over the classes i of max(0, margin - x[target] + x[i])^p, the target's own left out
@@ -128,8 +125,6 @@ def multi_margin_loss(
 
 
 @composite(
-    "multilabel_margin_loss(Tensor input, Tensor target, bool? size_average=None,"
-    " bool? reduce=None, str reduction='mean') -> Tensor",
     dtypes="floating",
     namespace="nn",
     oracle="nn.functional.multilabel_margin_loss",
@@ -150,8 +145,12 @@ def multi_margin_loss(
     ],
 )
 def multilabel_margin_loss(
-    input: Any, target: Any, size_average: Any, reduce: Any, reduction: str
-) -> Any:
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """Ask the scores of several target classes to exceed all others by 1.
 
     Args:
@@ -175,8 +174,6 @@ def multilabel_margin_loss(
 
 
 @composite(
-    "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None,"
-    " bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
     dtypes="floating",
     namespace="nn",
     oracle="nn.functional.multilabel_soft_margin_loss",
@@ -195,8 +192,13 @@ def multilabel_margin_loss(
     ],
 )
 def multilabel_soft_margin_loss(
-    input: Any, target: Any, weight: Any, size_average: Any, reduce: Any, reduction: str
-) -> Any:
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """Average over the classes the cross entropy of the sigmoid of scores.
 
     Args:
@@ -214,8 +216,6 @@ def multilabel_soft_margin_loss(
 
 
 @composite(
-    "soft_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None,"
-    " str reduction='mean') -> Tensor",
     dtypes="floating",
     namespace="nn",
     oracle="nn.functional.soft_margin_loss",
@@ -234,8 +234,12 @@ def multilabel_soft_margin_loss(
     ],
 )
 def soft_margin_loss(
-    input: Any, target: Any, size_average: Any, reduce: Any, reduction: str
-) -> Any:
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """Take log(1 + exp(-target * input)), for targets 1 and -1, without overflow."""
     reduction = _reduction(size_average, reduce, reduction)
     loss = -logsigmoid(target * input)
@@ -259,8 +263,6 @@ def _check_dimensions(name: str, **tensors: Any) -> None:
 
 
 @composite(
-    "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0,"
-    " bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
     namespace="nn",
     method=False,
     oracle="nn.functional.margin_ranking_loss",
@@ -280,14 +282,14 @@ def _check_dimensions(name: str, **tensors: Any) -> None:
     ],
 )
 def margin_ranking_loss(
-    input1: Any,
-    input2: Any,
-    target: Any,
-    margin: float,
-    size_average: Any,
-    reduce: Any,
-    reduction: str,
-) -> Any:
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """Ask the first score to exceed the second by a margin where the target is 1.
 
     Where it is -1 the other way round: max(0, -target * (input1 - input2) + margin).
@@ -298,8 +300,6 @@ def margin_ranking_loss(
 
 
 @composite(
-    "hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0,"
-    " bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
     namespace="nn",
     method=False,
     oracle="nn.functional.hinge_embedding_loss",
@@ -318,8 +318,13 @@ def margin_ranking_loss(
     ],
 )
 def hinge_embedding_loss(
-    input: Any, target: Any, margin: float, size_average: Any, reduce: Any, reduction: str
-) -> Any:
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """Take a distance where the target is 1, and where it is -1 what it lacks to a margin."""
     reduction = _reduction(size_average, reduce, reduction)
     far = (margin - input).clamp(min=0).to(input.dtype)
@@ -328,8 +333,6 @@ def hinge_embedding_loss(
 
 
 @composite(
-    "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0,"
-    " bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
     namespace="nn",
     method=False,
     oracle="nn.functional.cosine_embedding_loss",
@@ -350,14 +353,14 @@ def hinge_embedding_loss(
     ],
 )
 def cosine_embedding_loss(
-    input1: Any,
-    input2: Any,
-    target: Any,
-    margin: float,
-    size_average: Any,
-    reduce: Any,
-    reduction: str,
-) -> Any:
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """Take 1 - cos of two vectors where the target is 1, max(0, cos - margin) where it is -1.
 
     Args:
@@ -392,9 +395,6 @@ def _distance(x: Any, y: Any, p: float, eps: float) -> Any:
 
 
 @composite(
-    "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0,"
-    " float p=2, float eps=1e-06, bool swap=False, bool? size_average=None, bool? reduce=None,"
-    " str reduction='mean') -> Tensor",
     namespace="nn",
     method=False,
     oracle="nn.functional.triplet_margin_loss",
@@ -414,17 +414,17 @@ def _distance(x: Any, y: Any, p: float, eps: float) -> Any:
     ],
 )
 def triplet_margin_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
-    margin: float,
-    p: float,
-    eps: float,
-    swap: bool,
-    size_average: Any,
-    reduce: Any,
-    reduction: str,
-) -> Any:
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-06,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """Ask a negative to be farther from the anchor than the positive is, by a margin.
 
     max(0, d(anchor, positive) - d(anchor, negative) + margin), where d is the p-norm of the

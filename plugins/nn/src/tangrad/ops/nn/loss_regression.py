@@ -6,7 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.nn.loss import _reduced, _reduction
-from tangrad.plugin import composite, pointwise
+from tangrad.plugin import Tensor, composite, pointwise
 
 
 def _weighted(loss: Any, weight: Any, reduction: str) -> Any:
@@ -85,8 +85,6 @@ def _loss_errors(s: Any) -> list[Any]:
 
 
 @composite(
-    "mse_loss(Tensor input, Tensor target, any size_average=None, any reduce=None, "
-    "str reduction='mean', Tensor? weight=None) -> Tensor",
     namespace="nn",
     method=False,
     oracle="nn.functional.mse_loss",
@@ -94,13 +92,13 @@ def _loss_errors(s: Any) -> list[Any]:
     errors=_loss_errors,
 )
 def mse_loss(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     size_average: Any = None,
     reduce: Any = None,
     reduction: str = "mean",
-    weight: Any = None,
-) -> Any:
+    weight: Tensor | None = None,
+) -> Tensor:
     """Compute the mean squared error `mean((input - target)**2)`."""
     input, target = _promoted("mse_loss", input, target)
     reduction = _reduction(size_average, reduce, reduction)
@@ -111,8 +109,6 @@ def mse_loss(
 
 
 @composite(
-    "l1_loss(Tensor input, Tensor target, any size_average=None, any reduce=None, "
-    "str reduction='mean', Tensor? weight=None) -> Tensor",
     namespace="nn",
     method=False,
     oracle="nn.functional.l1_loss",
@@ -120,13 +116,13 @@ def mse_loss(
     errors=_loss_errors,
 )
 def l1_loss(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     size_average: Any = None,
     reduce: Any = None,
     reduction: str = "mean",
-    weight: Any = None,
-) -> Any:
+    weight: Tensor | None = None,
+) -> Tensor:
     """Compute the mean absolute error `mean(abs(input - target))`."""
     _check_sizes("l1_loss", input, target)
     reduction = _reduction(size_average, reduce, reduction)
@@ -140,8 +136,6 @@ def l1_loss(
 
 
 @composite(
-    "huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, "
-    "Tensor? weight=None) -> Tensor",
     namespace="nn",
     method=False,
     oracle="nn.functional.huber_loss",
@@ -149,8 +143,12 @@ def l1_loss(
     errors=_loss_errors,
 )
 def huber_loss(
-    input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None
-) -> Any:
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
     """Compute the Huber loss (1964): quadratic up to `delta`, linear with slope `delta` beyond."""
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
@@ -166,8 +164,6 @@ def huber_loss(
 
 
 @composite(
-    "smooth_l1_loss(Tensor input, Tensor target, any size_average=None, any reduce=None, "
-    "str reduction='mean', float beta=1.0) -> Tensor",
     namespace="nn",
     method=False,
     oracle="nn.functional.smooth_l1_loss",
@@ -175,13 +171,13 @@ def huber_loss(
     errors=_loss_errors,
 )
 def smooth_l1_loss(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     size_average: Any = None,
     reduce: Any = None,
     reduction: str = "mean",
     beta: float = 1.0,
-) -> Any:
+) -> Tensor:
     """Compute the Huber loss with `delta=beta`, divided by `beta` (Girshick, 2015)."""
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")

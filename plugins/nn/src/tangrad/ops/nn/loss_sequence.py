@@ -9,7 +9,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.nn.fusing import plain_on_host
 from tangrad.ops.nn.loss import _reduction
-from tangrad.plugin import batched_front, composite, level_of, op, refuse_values
+from tangrad.plugin import Tensor, batched_front, composite, level_of, op, refuse_values
 
 # The logarithm of a path that does not exist. Finite, so that differences of such are no NaN.
 _NEVER = -1e30
@@ -272,8 +272,6 @@ _ctc_loss = op(
 
 
 @composite(
-    "ctc_loss(Tensor log_probs, Tensor targets, any input_lengths, any target_lengths,"
-    " int blank=0, str reduction='mean', bool zero_infinity=False) -> Tensor",
     dtypes="floating",
     namespace="nn",
     method=False,
@@ -308,14 +306,14 @@ _ctc_loss = op(
     ],
 )
 def ctc_loss(
-    log_probs: Any,
-    targets: Any,
+    log_probs: Tensor,
+    targets: Tensor,
     input_lengths: Any,
     target_lengths: Any,
-    blank: int,
-    reduction: str,
-    zero_infinity: bool,
-) -> Any:
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
     """Take the negative log-likelihood of label sequences under all their alignments.
 
     Graves, Fernández, Gomez, Schmidhuber: "Connectionist temporal classification", 2006. The

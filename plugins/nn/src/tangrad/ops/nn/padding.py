@@ -7,6 +7,8 @@ from typing import Any
 from tangrad.ops.nn.convolution import in_format_of
 from tangrad.plugin import (
     Ints,
+    Scalar,
+    Tensor,
     check_pad,
     composite,
     find_op,
@@ -177,7 +179,6 @@ def _with_channels_last(input: Any, pad: Ints, mode: str) -> Any:
 
 
 @composite(
-    "pad(Tensor input, int[] pad, str mode='constant', Scalar? value=None) -> Tensor",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 3), (1, 2)),
@@ -202,7 +203,7 @@ def _with_channels_last(input: Any, pad: Ints, mode: str) -> Any:
         (s(s.tensor(1, 3), (1,)), RuntimeError, "divisible by 2"),
     ],
 )
-def pad(input: Any, pad: Ints, mode: str, value: Any) -> Any:
+def pad(input: Tensor, pad: Ints, mode: str = "constant", value: Scalar | None = None) -> Tensor:
     """Surround a tensor by a constant, its mirror image, its border or its other end.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.nn.convolution import in_format_of, ordered_channels_last
-from tangrad.plugin import Ints, composite, find_op, numel_of, op
+from tangrad.plugin import Ints, Tensor, composite, find_op, numel_of, op
 
 constant_pad_nd = find_op("constant_pad_nd")
 
@@ -258,7 +258,6 @@ def _rearranged_last(x: Any, split: Any, order: Any, channels: int, height: int,
 
 
 @composite(
-    "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
     method=False,
     samples=lambda s: [
         s(s.tensor(1, 8, 2, 3), 2),
@@ -271,7 +270,7 @@ def _rearranged_last(x: Any, split: Any, order: Any, channels: int, height: int,
         (s(s.tensor(4, 1, 1), 0), RuntimeError, "positive upscale_factor"),
     ],
 )
-def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
+def pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
     """Turn (..., C r², H, W) into (..., C, H r, W r) (Shi et al., 2016, arXiv:1609.05158)."""
     _check_pixels("pixel_shuffle", self, "upscale_factor", upscale_factor)
     r = upscale_factor
@@ -294,7 +293,6 @@ def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
 
 
 @composite(
-    "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
     method=False,
     samples=lambda s: [
         s(s.tensor(1, 2, 4, 6), 2),
@@ -308,7 +306,7 @@ def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
         (s(s.tensor(4, 1, 1), 0), RuntimeError, "positive downscale_factor"),
     ],
 )
-def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
+def pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
     """Turn (..., C, H r, W r) into (..., C r², H, W): the inverse of `pixel_shuffle`."""
     _check_pixels("pixel_unshuffle", self, "downscale_factor", downscale_factor)
     r = downscale_factor
@@ -332,7 +330,6 @@ def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
 
 
 @composite(
-    "channel_shuffle(Tensor input, int groups) -> Tensor",
     method=False,
     alias=("native_channel_shuffle",),
     samples=lambda s: [
@@ -346,7 +343,7 @@ def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
         (s(s.tensor(1, 4, 2), 0), RuntimeError, "must be positive"),
     ],
 )
-def channel_shuffle(input: Any, groups: int) -> Any:
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleave groups of channels (Zhang et al., 2017, arXiv:1707.01083).
 
     Channel i of group g of an input (N, C, ...) becomes channel i groups + g.

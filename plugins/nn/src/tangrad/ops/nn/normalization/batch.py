@@ -20,7 +20,7 @@ from tangrad.ops.nn.normalization.moments import (
     count_per_channel,
     statistics_dtype,
 )
-from tangrad.plugin import at_all_sizes, composite, numel_of, op, open_tensor, overload
+from tangrad.plugin import Tensor, at_all_sizes, composite, numel_of, op, open_tensor, overload
 
 
 def _check_batch_norm(
@@ -325,9 +325,6 @@ _NO_HISTORY = "the statistics come without a history, as PyTorch's"
 
 
 @composite(
-    "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean,"
-    " Tensor? running_var, bool training, float momentum, float eps)"
-    " -> (Tensor, Tensor, Tensor)",
     strict_out_dtype=True,
     out=True,
     dtypes="floating",
@@ -342,15 +339,15 @@ _NO_HISTORY = "the statistics come without a history, as PyTorch's"
     ],
 )
 def native_batch_norm(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
     training: bool,
     momentum: float,
     eps: float,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Normalize each channel over the batch; give its mean and reciprocal deviation, too.
 
     The latter two are empty in evaluation. See `nn.functional.batch_norm`.
@@ -366,8 +363,6 @@ def native_batch_norm(
 
 
 @composite(
-    "_native_batch_norm_stateless(Tensor input, Tensor? weight, Tensor? bias, bool training,"
-    " float momentum, float eps) -> (Tensor, Tensor, Tensor)",
     out=True,
     strict_out_dtype=True,
     dtypes="floating",
@@ -378,8 +373,13 @@ def native_batch_norm(
     oracle="_native_batch_norm_legit",
 )
 def _native_batch_norm_stateless(
-    input: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
-) -> tuple[Any, Any, Any]:
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Normalize each channel over the batch, without running statistics."""
     found: tuple[Any, Any, Any] = native_batch_norm(
         input, weight, bias, None, None, training, momentum, eps
@@ -393,8 +393,6 @@ _native_batch_norm_legit = overload(
 
 
 @composite(
-    "batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None,"
-    " Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -427,15 +425,15 @@ _native_batch_norm_legit = overload(
 )
 @at_all_sizes
 def batch_norm(
-    input: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any,
-    bias: Any,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> Any:
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Tensor:
     """Normalize each channel over the batch, then scale and shift it.
 
     In training by the batch's own mean and variance, which also move the running ones (the

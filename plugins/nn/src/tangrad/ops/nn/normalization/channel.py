@@ -7,7 +7,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.nn.normalization.batch import native_batch_norm
 from tangrad.ops.nn.pooling.average import avg_pool2d
-from tangrad.plugin import Ints, composite, find_op, numel_of
+from tangrad.plugin import Ints, Tensor, composite, find_op, numel_of
 
 constant_pad_nd = find_op("constant_pad_nd")
 
@@ -19,9 +19,6 @@ def _averaged(running: Any, repeated: Any, samples: int) -> None:
 
 
 @composite(
-    "instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None,"
-    " Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1,"
-    " float eps=1e-05) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -38,15 +35,15 @@ def _averaged(running: Any, repeated: Any, samples: int) -> None:
     ],
 )
 def instance_norm(
-    input: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any,
-    bias: Any,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-) -> Any:
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Tensor:
     """Normalize each channel of each sample, then scale and shift it.
 
     Ulyanov, Vedaldi, Lempitsky: "Instance normalization", 2016. The input is (N, C, ...). It is
@@ -88,8 +85,6 @@ def instance_norm(
 
 
 @composite(
-    "local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75,"
-    " float k=1.0) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -104,7 +99,9 @@ def instance_norm(
         (s(s.tensor(1, 3, 2), 0), RuntimeError, "size|greater than zero"),
     ],
 )
-def local_response_norm(input: Any, size: int, alpha: float, beta: float, k: float) -> Any:
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
     """Divide by a power of the mean square of neighbouring channels.
 
     y = x / (k + alpha m)^beta, m the mean of x² over `size` channels around (Krizhevsky,

@@ -13,7 +13,7 @@ from tangrad.ops.nn.convolution import (
 )
 from tangrad.ops.nn.fusing import by_device, plain_on_host
 from tangrad.ops.nn.normalization.layer import layer_norm_jvp, native_layer_norm
-from tangrad.plugin import Ints, batched_front, composite, numel_of, op, require_floating
+from tangrad.plugin import Ints, Tensor, batched_front, composite, numel_of, op, require_floating
 
 
 def _wide(parameter: Any, x: Any) -> Any:
@@ -303,8 +303,6 @@ fused_group_norm_backward = op(
 
 
 @composite(
-    "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None,"
-    " float eps=1e-05) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -319,7 +317,13 @@ fused_group_norm_backward = op(
         (s(s.tensor(1, 4, 1), 4), ValueError, "more than 1 value per channel"),
     ],
 )
-def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> Any:
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> Tensor:
     """Normalize groups of channels of each sample, then scale and shift each channel.
 
     Wu, He: "Group normalization", 2018. The input is (N, C, ...).
@@ -374,8 +378,6 @@ def _group_norm(
 
 
 @composite(
-    "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW,"
-    " int group, float eps) -> (Tensor, Tensor, Tensor)",
     dtypes="floating",
     method=False,
     samples=lambda s: [
@@ -388,8 +390,15 @@ def _group_norm(
     ],
 )
 def native_group_norm(
-    input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
-) -> tuple[Any, Any, Any]:
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Normalize groups of channels; give the mean and reciprocal deviation (N, group), too.
 
     See `nn.functional.group_norm`. N, C and HxW tell the input's sizes again.

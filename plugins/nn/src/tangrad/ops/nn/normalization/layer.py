@@ -6,7 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.nn.fusing import by_device
-from tangrad.plugin import Ints, batched_front, composite, numel_of, op, require_floating
+from tangrad.plugin import Ints, Tensor, batched_front, composite, numel_of, op, require_floating
 
 # Layer normalization ---------------------------------------------------------------------------
 
@@ -357,8 +357,6 @@ native_layer_norm = op(
 
 
 @composite(
-    "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None,"
-    " float eps=1e-05) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -374,7 +372,13 @@ native_layer_norm = op(
         (s(s.tensor(2, 3), (3,), s.tensor(2)), RuntimeError, "Expected weight to be of same"),
     ],
 )
-def layer_norm(input: Any, normalized_shape: Ints, weight: Any, bias: Any, eps: float) -> Any:
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Ints,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> Tensor:
     """Normalize the last dimensions to mean 0 and variance 1, then scale and shift.
 
     y = (x - mean) / sqrt(var + eps) * weight + bias (Ba, Kiros, Hinton: "Layer normalization",
@@ -384,8 +388,6 @@ def layer_norm(input: Any, normalized_shape: Ints, weight: Any, bias: Any, eps: 
 
 
 @composite(
-    "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)"
-    " -> Tensor",
     dtypes="floating complex",
     namespace="nn",
     samples=lambda s: [
@@ -395,7 +397,9 @@ def layer_norm(input: Any, normalized_shape: Ints, weight: Any, bias: Any, eps: 
     oracle="nn.functional.rms_norm",
     errors=lambda s: [(s(s.tensor(2, 3), (2,)), RuntimeError, "expected input with shape")],
 )
-def rms_norm(input: Any, normalized_shape: Ints, weight: Any, eps: float | None) -> Any:
+def rms_norm(
+    input: Tensor, normalized_shape: Ints, weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
     """Divide the last dimensions by their root mean square, then scale.
 
     y = x / sqrt(mean(x²) + eps) * weight (Zhang, Sennrich: "Root mean square layer

@@ -20,7 +20,7 @@ from tangrad.ops.nn.pooling.channels_last import (
 )
 from tangrad.ops.nn.pooling.greatest import max_pool2d, max_pool_jvp, max_pool_vjp
 from tangrad.ops.nn.pooling.one_pass import WITH_PADDING, window_average
-from tangrad.plugin import Ints, composite, get_intercept, level_of, numel_of, op
+from tangrad.plugin import Ints, Tensor, composite, get_intercept, level_of, numel_of, op
 
 _MOST_OF_A_LANE = 1024  # elements of a window that are added up one after the other
 _LARGEST = 2**40  # elements along one dimension of a result: more than fits into any memory
@@ -259,7 +259,6 @@ def _adaptive_greatest(
 
 
 @composite(
-    "adaptive_avg_pool1d(Tensor input, any output_size) -> Tensor",
     dtypes="floating complex",
     method=False,
     samples=lambda s: [
@@ -275,7 +274,7 @@ def _adaptive_greatest(
         (s(s.tensor(2, 0), 2), RuntimeError, "non-zero size"),
     ],
 )
-def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """Average windows of signals (N, C, L) or (C, L), as many as wanted.
 
     Args:
@@ -285,7 +284,6 @@ def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
 
 
 @composite(
-    "adaptive_max_pool1d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -302,7 +300,7 @@ def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
         (s(s.tensor(1, 4), -1), RuntimeError, "greater than or equal to 0"),
     ],
 )
-def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool) -> Any:
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
     """Take the greatest element of windows of signals (N, C, L) or (C, L).
 
     Args:
@@ -314,8 +312,6 @@ def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool) -> A
 
 
 @composite(
-    "adaptive_max_pool1d_with_indices(Tensor input, any output_size,"
-    " bool return_indices=False) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -326,13 +322,14 @@ def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool) -> A
         (s(s.tensor(4), 2), RuntimeError, "Expected 2D or 3D"),
     ],
 )
-def adaptive_max_pool1d_with_indices(input: Any, output_size: Any, return_indices: bool) -> Any:
+def adaptive_max_pool1d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> Tensor:
     """Take the greatest element of each window, and its position; see `adaptive_max_pool1d`."""
     return _adaptive_greatest("adaptive_max_pool1d", 1, input, output_size)
 
 
 @composite(
-    "adaptive_avg_pool2d(Tensor input, any output_size) -> Tensor",
     dtypes="floating complex",
     namespace="nn",
     samples=lambda s: [
@@ -349,7 +346,7 @@ def adaptive_max_pool1d_with_indices(input: Any, output_size: Any, return_indice
         (s(s.tensor(1, 4, 4), (1, 2, 3)), (ValueError, RuntimeError), "output_size|dimension"),
     ],
 )
-def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Average windows of images (N, C, H, W) or (C, H, W), as many as wanted.
 
     Args:
@@ -359,7 +356,6 @@ def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
 
 
 @composite(
-    "adaptive_max_pool2d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -377,7 +373,7 @@ def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
         (s(s.tensor(1, 4, 4), (-1, 2)), RuntimeError, "greater than or equal to 0"),
     ],
 )
-def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool) -> Any:
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
     """Take the greatest element of windows of images (N, C, H, W) or (C, H, W).
 
     Args:
@@ -389,8 +385,6 @@ def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool) -> A
 
 
 @composite(
-    "adaptive_max_pool2d_with_indices(Tensor input, any output_size,"
-    " bool return_indices=False) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -401,13 +395,14 @@ def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool) -> A
         (s(s.tensor(4, 4), 2), RuntimeError, "Expected 3D or 4D"),
     ],
 )
-def adaptive_max_pool2d_with_indices(input: Any, output_size: Any, return_indices: bool) -> Any:
+def adaptive_max_pool2d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> Tensor:
     """Take the greatest element of each window, and its position; see `adaptive_max_pool2d`."""
     return _adaptive_greatest("adaptive_max_pool2d", 2, input, output_size)
 
 
 @composite(
-    "adaptive_avg_pool3d(Tensor input, any output_size) -> Tensor",
     dtypes="floating complex",
     namespace="nn",
     samples=lambda s: [
@@ -422,7 +417,7 @@ def adaptive_max_pool2d_with_indices(input: Any, output_size: Any, return_indice
         (s(s.tensor(1, 4, 4, 4), (-1, 2, 2)), RuntimeError, "greater than or equal to 0"),
     ],
 )
-def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Average windows of volumes (N, C, D, H, W) or (C, D, H, W), as many as wanted.
 
     Args:
@@ -432,7 +427,6 @@ def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
 
 
 @composite(
-    "adaptive_max_pool3d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -449,7 +443,7 @@ def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
         (s(s.tensor(1, 4, 4, 4), (-1, 2, 2)), RuntimeError, "greater than or equal to 0"),
     ],
 )
-def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool) -> Any:
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
     """Take the greatest element of windows of volumes (N, C, D, H, W) or (C, D, H, W).
 
     Args:
@@ -461,8 +455,6 @@ def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool) -> A
 
 
 @composite(
-    "adaptive_max_pool3d_with_indices(Tensor input, any output_size,"
-    " bool return_indices=False) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -473,6 +465,8 @@ def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool) -> A
         (s(s.tensor(1, 4, 4), 2), RuntimeError, "Expected 4D or 5D"),
     ],
 )
-def adaptive_max_pool3d_with_indices(input: Any, output_size: Any, return_indices: bool) -> Any:
+def adaptive_max_pool3d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> Tensor:
     """Take the greatest element of each window, and its position; see `adaptive_max_pool3d`."""
     return _adaptive_greatest("adaptive_max_pool3d", 3, input, output_size)

@@ -17,7 +17,7 @@ from tangrad.ops.nn.pooling.sizes import (
     known_windows,
     pooled_sizes,
 )
-from tangrad.plugin import Ints, composite, find_op, get_intercept, numel_of
+from tangrad.plugin import Ints, Tensor, composite, find_op, get_intercept, numel_of
 
 slice_ = find_op("slice")
 
@@ -139,8 +139,6 @@ def _divided(sums: Any, counts: list[list[int]], divisor: int | None) -> Any:
 
 
 @composite(
-    "avg_pool1d(Tensor input, any kernel_size, any stride=(), any padding=0,"
-    " bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
     dtypes="floating",
     method=False,
     samples=lambda s: [s(s.tensor(1, 2, 5), 2), s(s.tensor(2, 5), 3, 2, 1, True, False)],
@@ -148,13 +146,13 @@ def _divided(sums: Any, counts: list[list[int]], divisor: int | None) -> Any:
     errors=lambda s: [(s(s.tensor(1, 1, 4), 0), RuntimeError, POOL_ERRORS)],
 )
 def avg_pool1d(
-    input: Any,
+    input: Tensor,
     kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    count_include_pad: bool,
-) -> Any:
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
     """Average windows of signals (N, C, L) or (C, L)."""
     return _avg_pool(
         "avg_pool1d", 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None
@@ -162,8 +160,6 @@ def avg_pool1d(
 
 
 @composite(
-    "avg_pool2d(Tensor input, any kernel_size, any stride=None, any padding=0,"
-    " bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes="floating",
@@ -182,14 +178,14 @@ def avg_pool1d(
     ],
 )
 def avg_pool2d(
-    input: Any,
+    input: Tensor,
     kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Any:
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
     """Average windows of images (N, C, H, W) or (C, H, W).
 
     Args:
@@ -210,8 +206,6 @@ def avg_pool2d(
 
 
 @composite(
-    "avg_pool3d(Tensor input, any kernel_size, any stride=None, any padding=0,"
-    " bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
     strict_out_dtype=True,
     out=True,
     dtypes="floating",
@@ -230,14 +224,14 @@ def avg_pool2d(
     ],
 )
 def avg_pool3d(
-    input: Any,
+    input: Tensor,
     kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Any:
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
     """Average windows of volumes (N, C, D, H, W) or (C, D, H, W).
 
     Args:

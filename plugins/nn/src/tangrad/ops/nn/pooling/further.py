@@ -12,7 +12,7 @@ from tangrad.ops.nn.convolution import in_format_of, repeated
 from tangrad.ops.nn.fusing import plain_on_host
 from tangrad.ops.nn.pooling.average import avg_pool1d, avg_pool2d, avg_pool3d
 from tangrad.ops.nn.pooling.greatest import max_pool1d, max_pool2d, max_pool3d
-from tangrad.plugin import Ints, composite, get_intercept, numel_of, op
+from tangrad.plugin import Ints, Tensor, composite, get_intercept, numel_of, op
 
 _AVERAGES = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}
 _GREATEST = {1: max_pool1d, 2: max_pool2d, 3: max_pool3d}
@@ -35,8 +35,6 @@ def _lp_pool(
 
 
 @composite(
-    "lp_pool1d(Tensor input, any norm_type, any kernel_size, any stride=None,"
-    " bool ceil_mode=False) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -47,14 +45,14 @@ def _lp_pool(
     oracle="nn.functional.lp_pool1d",
     errors=lambda s: [(s(s.tensor(1, 1, 4), 2, 0), RuntimeError, "kernel size|greater than zero")],
 )
-def lp_pool1d(input: Any, norm_type: Any, kernel_size: Any, stride: Any, ceil_mode: bool) -> Any:
+def lp_pool1d(
+    input: Tensor, norm_type: Any, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+) -> Tensor:
     """Take the p-th root of the sum of p-th powers of windows of signals (N, C, L) or (C, L)."""
     return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 @composite(
-    "lp_pool2d(Tensor input, any norm_type, any kernel_size, any stride=None,"
-    " bool ceil_mode=False) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -65,14 +63,14 @@ def lp_pool1d(input: Any, norm_type: Any, kernel_size: Any, stride: Any, ceil_mo
     oracle="nn.functional.lp_pool2d",
     errors=lambda s: [(s(s.tensor(4, 4), 2, 2), (RuntimeError, IndexError), "Expected 3D or 4D")],
 )
-def lp_pool2d(input: Any, norm_type: Any, kernel_size: Any, stride: Any, ceil_mode: bool) -> Any:
+def lp_pool2d(
+    input: Tensor, norm_type: Any, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+) -> Tensor:
     """Take the p-th root of the sum of p-th powers of windows of images."""
     return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 @composite(
-    "lp_pool3d(Tensor input, any norm_type, any kernel_size, any stride=None,"
-    " bool ceil_mode=False) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -82,7 +80,9 @@ def lp_pool2d(input: Any, norm_type: Any, kernel_size: Any, stride: Any, ceil_mo
     oracle="nn.functional.lp_pool3d",
     errors=lambda s: [(s(s.tensor(4, 4), 2, 2), RuntimeError, "Expected 4D or 5D")],
 )
-def lp_pool3d(input: Any, norm_type: Any, kernel_size: Any, stride: Any, ceil_mode: bool) -> Any:
+def lp_pool3d(
+    input: Tensor, norm_type: Any, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+) -> Tensor:
     """Take the p-th root of the sum of p-th powers of windows of volumes."""
     return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
 
@@ -225,8 +225,6 @@ def _fractional(
 
 
 @composite(
-    "fractional_max_pool2d(Tensor input, any kernel_size, any output_size=None,"
-    " any output_ratio=None, bool return_indices=False, Tensor? _random_samples=None) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -250,13 +248,13 @@ def _fractional(
     ],
 )
 def fractional_max_pool2d(
-    input: Any,
+    input: Tensor,
     kernel_size: Any,
-    output_size: Any,
-    output_ratio: Any,
-    return_indices: bool,
-    _random_samples: Any,
-) -> Any:
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Tensor:
     """Take the greatest element of windows of images that lie at random distances.
 
     Args:
@@ -271,8 +269,6 @@ def fractional_max_pool2d(
 
 
 @composite(
-    "fractional_max_pool2d_with_indices(Tensor input, any kernel_size, any output_size=None,"
-    " any output_ratio=None, bool return_indices=False, Tensor? _random_samples=None) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -284,20 +280,18 @@ def fractional_max_pool2d(
     ],
 )
 def fractional_max_pool2d_with_indices(
-    input: Any,
+    input: Tensor,
     kernel_size: Any,
-    output_size: Any,
-    output_ratio: Any,
-    return_indices: bool,
-    _random_samples: Any,
-) -> Any:
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Tensor:
     """Take the greatest of random windows and its position; see `fractional_max_pool2d`."""
     return _fractional(2, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
 @composite(
-    "fractional_max_pool3d(Tensor input, any kernel_size, any output_size=None,"
-    " any output_ratio=None, bool return_indices=False, Tensor? _random_samples=None) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -320,13 +314,13 @@ def fractional_max_pool2d_with_indices(
     ],
 )
 def fractional_max_pool3d(
-    input: Any,
+    input: Tensor,
     kernel_size: Any,
-    output_size: Any,
-    output_ratio: Any,
-    return_indices: bool,
-    _random_samples: Any,
-) -> Any:
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Tensor:
     """Take the greatest element of windows of volumes that lie at random distances.
 
     Arguments are those of `fractional_max_pool2d`.
@@ -336,8 +330,6 @@ def fractional_max_pool3d(
 
 
 @composite(
-    "fractional_max_pool3d_with_indices(Tensor input, any kernel_size, any output_size=None,"
-    " any output_ratio=None, bool return_indices=False, Tensor? _random_samples=None) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -349,13 +341,13 @@ def fractional_max_pool3d(
     ],
 )
 def fractional_max_pool3d_with_indices(
-    input: Any,
+    input: Tensor,
     kernel_size: Any,
-    output_size: Any,
-    output_ratio: Any,
-    return_indices: bool,
-    _random_samples: Any,
-) -> Any:
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Tensor:
     """Take the greatest of random windows and its position; see `fractional_max_pool3d`."""
     return _fractional(3, input, kernel_size, output_size, output_ratio, _random_samples)
 
@@ -443,8 +435,6 @@ def _unpool(
 
 
 @composite(
-    "max_unpool1d(Tensor input, Tensor indices, any kernel_size, any stride=None,"
-    " any padding=0, any output_size=None) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -471,8 +461,13 @@ def _unpool(
     ],
 )
 def max_unpool1d(
-    input: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any
-) -> Any:
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    output_size: Any = None,
+) -> Tensor:
     """Put elements of pooled signals back where `max_pool1d` found them, zeros elsewhere.
 
     Args:
@@ -484,8 +479,6 @@ def max_unpool1d(
 
 
 @composite(
-    "max_unpool2d(Tensor input, Tensor indices, any kernel_size, any stride=None,"
-    " any padding=0, any output_size=None) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -505,8 +498,13 @@ def max_unpool1d(
     ],
 )
 def max_unpool2d(
-    input: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any
-) -> Any:
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    output_size: Any = None,
+) -> Tensor:
     """Put elements of pooled images back where `max_pool2d` found them, zeros elsewhere.
 
     Args:
@@ -518,8 +516,6 @@ def max_unpool2d(
 
 
 @composite(
-    "max_unpool3d(Tensor input, Tensor indices, any kernel_size, any stride=None,"
-    " any padding=0, any output_size=None) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -543,8 +539,13 @@ def max_unpool2d(
     ],
 )
 def max_unpool3d(
-    input: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any
-) -> Any:
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    output_size: Any = None,
+) -> Tensor:
     """Put elements of pooled volumes back where `max_pool3d` found them, zeros elsewhere.
 
     Args:

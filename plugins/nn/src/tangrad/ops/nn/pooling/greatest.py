@@ -10,7 +10,7 @@ from tangrad.ops.nn.fusing import fuses, plain_on_host
 from tangrad.ops.nn.pooling.channels_last import as_volume, lies_last
 from tangrad.ops.nn.pooling.one_pass import max_pool_backward, placed
 from tangrad.ops.nn.pooling.sizes import POOL_ERRORS, check_pool, pooled_sizes, windows_of
-from tangrad.plugin import Ints, at_all_sizes, composite, numel_of, op
+from tangrad.plugin import Ints, Tensor, at_all_sizes, composite, numel_of, op
 
 
 def _lowest(np: Any, dtype: Any) -> Any:
@@ -201,7 +201,7 @@ def _max_pool(
     padding: Any,
     dilation: Any,
     ceil_mode: bool,
-    return_indices: bool = True,
+    return_indices: bool,
 ) -> Any:
     """Take the greatest elements; their positions if wanted, or if the gradient asks for them."""
     windows = windows_of(spatial, kernel_size, stride, padding, dilation)
@@ -265,6 +265,24 @@ def _greatest(spatial: int) -> dict[str, Any]:
     )
 
 
+def _pooling(spatial: int, always: bool = False) -> Any:
+    """Return max pooling in a number of dimensions; with positions always, or where asked for."""
+
+    def pool(
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Tensor:
+        places = always or return_indices
+        return _max_pool(spatial, input, kernel_size, stride, padding, dilation, ceil_mode, places)
+
+    return pool
+
+
 def _with_places(spatial: int) -> dict[str, Any]:
     """Return what max pooling with positions says of itself in any number of dimensions."""
     name = f"max_pool{spatial}d"
@@ -272,9 +290,8 @@ def _with_places(spatial: int) -> dict[str, Any]:
     return _said_of(f"{name}_with_indices", doc)
 
 
-@composite(
-    "max_pool1d(Tensor input, any kernel_size, any stride=None, any padding=0, any dilation=1,"
-    " bool ceil_mode=False, bool return_indices=False) -> Tensor",
+max_pool1d = composite(
+    "max_pool1d",
     **_greatest(1),
     samples=lambda s: [
         s(s.tensor(1, 2, 5), 2),
@@ -283,14 +300,11 @@ def _with_places(spatial: int) -> dict[str, Any]:
     errors=lambda s: [
         (s(s.tensor(1, 1, 4), 0), RuntimeError, POOL_ERRORS),
     ],
-)
-def max_pool1d(input: Any, *windows: Any) -> Any:
-    return _max_pool(1, input, *windows)
+)(_pooling(1))
 
 
-@composite(
-    "max_pool1d_with_indices(Tensor input, any kernel_size, any stride=None, any padding=0,"
-    " any dilation=1, bool ceil_mode=False, bool return_indices=False) -> Tensor",
+max_pool1d_with_indices = composite(
+    "max_pool1d_with_indices",
     **_with_places(1),
     samples=lambda s: [
         s(s.tensor(1, 2, 5), 2),
@@ -299,14 +313,11 @@ def max_pool1d(input: Any, *windows: Any) -> Any:
     errors=lambda s: [
         (s(s.tensor(1, 1, 4), 0), RuntimeError, POOL_ERRORS),
     ],
-)
-def max_pool1d_with_indices(input: Any, *windows: Any) -> Any:
-    return _max_pool(1, input, *windows[:-1])
+)(_pooling(1, always=True))
 
 
-@composite(
-    "max_pool2d(Tensor input, any kernel_size, any stride=None, any padding=0, any dilation=1,"
-    " bool ceil_mode=False, bool return_indices=False) -> Tensor",
+max_pool2d = composite(
+    "max_pool2d",
     **_greatest(2),
     samples=lambda s: [
         s(s.tensor(1, 2, 4, 4), 2),
@@ -320,14 +331,11 @@ def max_pool1d_with_indices(input: Any, *windows: Any) -> Any:
         (s(s.tensor(1, 1, 2, 2), 3), RuntimeError, "Output size is too small"),
         (s(s.tensor(4, 4), 2), RuntimeError, "Expected 3D or 4D"),
     ],
-)
-def max_pool2d(input: Any, *windows: Any) -> Any:
-    return _max_pool(2, input, *windows)
+)(_pooling(2))
 
 
-@composite(
-    "max_pool2d_with_indices(Tensor input, any kernel_size, any stride=None, any padding=0,"
-    " any dilation=1, bool ceil_mode=False, bool return_indices=False) -> Tensor",
+max_pool2d_with_indices = composite(
+    "max_pool2d_with_indices",
     **_with_places(2),
     samples=lambda s: [
         s(s.tensor(1, 2, 4, 4), 2),
@@ -336,14 +344,11 @@ def max_pool2d(input: Any, *windows: Any) -> Any:
     errors=lambda s: [
         (s(s.tensor(1, 1, 4, 4), 0), RuntimeError, POOL_ERRORS),
     ],
-)
-def max_pool2d_with_indices(input: Any, *windows: Any) -> Any:
-    return _max_pool(2, input, *windows[:-1])
+)(_pooling(2, always=True))
 
 
-@composite(
-    "max_pool3d(Tensor input, any kernel_size, any stride=None, any padding=0, any dilation=1,"
-    " bool ceil_mode=False, bool return_indices=False) -> Tensor",
+max_pool3d = composite(
+    "max_pool3d",
     **_greatest(3),
     samples=lambda s: [
         s(s.tensor(1, 2, 3, 4, 4), 2),
@@ -356,14 +361,11 @@ def max_pool2d_with_indices(input: Any, *windows: Any) -> Any:
         (s(s.tensor(4, 4), 2), RuntimeError, "Expected 4D or 5D"),
         (s(s.tensor(1, 1, 4, 4, 4), 2, (1, 1)), RuntimeError, "stride"),
     ],
-)
-def max_pool3d(input: Any, *windows: Any) -> Any:
-    return _max_pool(3, input, *windows)
+)(_pooling(3))
 
 
-@composite(
-    "max_pool3d_with_indices(Tensor input, any kernel_size, any stride=None, any padding=0,"
-    " any dilation=1, bool ceil_mode=False, bool return_indices=False) -> Tensor",
+max_pool3d_with_indices = composite(
+    "max_pool3d_with_indices",
     **_with_places(3),
     samples=lambda s: [
         s(s.tensor(1, 2, 3, 4, 4), 2),
@@ -372,6 +374,4 @@ def max_pool3d(input: Any, *windows: Any) -> Any:
     errors=lambda s: [
         (s(s.tensor(1, 1, 4, 4, 4), 0), RuntimeError, POOL_ERRORS),
     ],
-)
-def max_pool3d_with_indices(input: Any, *windows: Any) -> Any:
-    return _max_pool(3, input, *windows[:-1])
+)(_pooling(3, always=True))
