@@ -13,6 +13,8 @@ BITS: dict[str, int] = {
     dtype: int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz") or 8) for dtype in DTYPES
 }
 ORDER = "buifc"
+# What definitions call them.
+WORDS = {"bool": "b", "integral": "ui", "floating": "f", "complex": "c", "all": ORDER}
 REAL = {"complex64": "float32", "complex128": "float64"}
 COMPLEX = {"float32": "complex64", "float64": "complex128"}
 HALVES = ("float16", "bfloat16")
@@ -36,3 +38,27 @@ def promote(a: str, b: str) -> str:
     if KINDS[low] == "u" and KINDS[high] == "i" and BITS[low] >= BITS[high]:
         return f"int{min(64, 2 * BITS[low])}"
     return high
+
+
+def kinds_of(words: str) -> set[str]:
+    """Return the kinds of dtypes that words of a definition name, such as "floating complex"."""
+    return {kind for word in words.split() for kind in WORDS.get(word, "")}
+
+
+def accepted(words: str) -> tuple[str, ...]:
+    """Return the dtypes of these kinds."""
+    kinds = kinds_of(words)
+    return tuple(dtype for dtype in DTYPES if KINDS[dtype] in kinds)
+
+
+def result_dtype(result: str, dtype: str) -> str:
+    """Return the dtype of a result that a definition names, such as "real", for a promoted one."""
+    if result == "promoted":
+        return dtype
+    if result == "real":
+        return REAL.get(dtype, dtype)
+    if result == "complex":
+        return dtype if dtype in REAL else COMPLEX.get(dtype, "complex64")
+    if result == "truth":
+        return "uint8" if dtype == "uint8" else "bool"
+    return result

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
+from tangrad.expr.dtypes import WORDS
 from tangrad.expr.errors import hint
 
 _TYPES = frozenset(
     "Operand Scalar Scalar? Tensor Tensor? Tensor[] any bool bool? device? dim dim? dim[] dim[]? "
     "dtype? float float? generator? int int? int[] int[]? layout? memory_format? str str?".split()
 )
-_KINDS_OF_DTYPES = frozenset("bool integral floating complex all".split())
 _PROMOTIONS = frozenset("promote float integral number sum".split())
 _RESULTS = frozenset("promoted bool real complex truth".split())
 
@@ -69,7 +69,7 @@ def _check_words(definition: Any) -> None:
     from tangrad import _C
 
     dtypes = {d.name for d in _C.registered_dtypes()}
-    _known(definition, "dtypes: word", definition.dtypes.split(), _KINDS_OF_DTYPES | dtypes)
+    _known(definition, "dtypes: word", definition.dtypes.split(), WORDS.keys() | dtypes)
     _known(definition, "promote", [definition.promote], _PROMOTIONS)
     _known(definition, "results: dtype", getattr(definition, "results", ()), _RESULTS | dtypes)
     fixed = getattr(definition, "fixed", {})

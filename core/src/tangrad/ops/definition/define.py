@@ -12,6 +12,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.dispatch.tracing import at_all_sizes
+from tangrad.expr.dtypes import ORDER, kinds_of
 from tangrad.ops.definition import folds, registry
 from tangrad.ops.definition.checking import check_definition
 from tangrad.ops.definition.definition import Definition, ReductionDefinition, result_type_of
@@ -23,22 +24,9 @@ from tangrad.ops.definition.signature import by_position, schema_of
 
 __all__ = ["at_all_sizes", "composite", "op", "overload", "pointwise", "reduction", "scan", "view"]
 
-_KINDS = {"bool": 0, "uint": 1, "int": 2, "float": 3, "complex": 4}
-_WORDS = {
-    "bool": (0,),
-    "integral": (1, 2),
-    "floating": (3,),
-    "complex": (4,),
-    "all": (0, 1, 2, 3, 4),
-}
-
 
 def _accepted(words: str) -> int:
-    mask = 0
-    for word in words.split():
-        for kind in _WORDS.get(word, ()):  # check_definition refuses others
-            mask |= 1 << kind
-    return mask
+    return sum(1 << ORDER.index(kind) for kind in kinds_of(words))
 
 
 def _node_name(name: str, given: str | None) -> str:

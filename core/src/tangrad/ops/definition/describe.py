@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from tangrad import _C
+from tangrad.expr.dtypes import kinds_of, result_dtype
 
 _PROMOTED = ("bool", "uint8", "int64", "float16", "bfloat16", "float32", "float64", "complex64")
+# The kinds that promotion changes: to the default dtype, or to int64.
+_EXACT = ("bool", "uint", "int")
+_WIDENED = {"float": _EXACT, "sum": _EXACT, "number": ("bool",)}
 
 
 def describe(name: str) -> str:
@@ -109,9 +113,15 @@ def _pointwise(d: Any) -> Iterator[str]:
 
 
 def _promotion(d: Any, name: str) -> str:
-    from tangrad.dispatch.promotion import describe_promotion
-
-    return describe_promotion(d, name)
+    """Return "computes in X -> results" for inputs of a dtype, or "" where it is not accepted."""
+    promoted = _C.dtype_by_name(name)
+    if promoted.kind in _WIDENED.get(d.promote, ()):
+        integers = _C.dtype_by_name("int64")
+        promoted = _C.get_default_dtype() if d.promote == "float" else integers
+    if promoted.kind == "foreign" or promoted.kind[0] not in kinds_of(d.dtypes):
+        return ""
+    results = ", ".join(result_dtype(result, promoted.name) for result in d.results)
+    return f"computes in {promoted.compute} -> {results}"
 
 
 def _derived(d: Any, name: str) -> str:
@@ -130,12 +140,9 @@ def _rendered(d: Any) -> str:
         else "complex64"
     )
     types = {n: d.fixed.get(n, kind) for n in d.inputs}
-    results = [
-        "bool" if r == "bool" else "float32" if r == "real" else kind if r == "promoted" else None
-        for r in d.results
-    ]
+    results = [result_dtype(result, kind) for result in d.results]
     try:
-        program = d.expression.typed(types, kind, None if None in results else results)
+        program = d.expression.typed(types, kind, results)
         return program.render_c(d.name)
     except Exception as error:  # an expression that has no meaning for the sample type
         return f"/* not for {kind}: {error} */"

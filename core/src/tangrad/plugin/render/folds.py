@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tangrad.expr.dtypes import REAL, compute_type
+from tangrad.expr.dtypes import REAL, accepted, compute_type, result_dtype
 from tangrad.expr.program import Program
 from tangrad.ops.definition.folds import FOLDS
-from tangrad.plugin.render.dtypes import accepted, result_dtype
 from tangrad.plugin.render.table import ops_of
 
 _WIDE = {"float32": "float64", "complex64": "complex128"}

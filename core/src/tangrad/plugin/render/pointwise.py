@@ -8,9 +8,8 @@ from itertools import combinations
 from typing import Any
 
 from tangrad.expr import DerivativeError, ExpressionError
-from tangrad.expr.dtypes import KINDS, compute_type
+from tangrad.expr.dtypes import KINDS, accepted, compute_type, result_dtype
 from tangrad.expr.program import Program
-from tangrad.plugin.render.dtypes import accepted, result_dtype
 from tangrad.plugin.render.table import ops_of
 
 TYPE_CHECKING = False
