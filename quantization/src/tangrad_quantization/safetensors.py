@@ -78,7 +78,7 @@ def _added(tensor: Any, name: str, tensors: dict[str, Any]) -> str:
 
 def _quantized(x: Any, name: str, tensors: dict[str, Any]) -> dict[str, Any]:
     said: dict[str, Any] = {
-        "dtype": str(x.dtype).partition(".")[2],
+        "dtype": x.dtype.name,
         "shape": list(x.shape),
         "values": _added(layout.values_of(x).contiguous(), name, tensors),
     }

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad.devices.driver import DeviceDriver
+from tangrad.discovery import API_VERSION
 
-API = 1
+API = API_VERSION
 
 
 class Host(DeviceDriver):

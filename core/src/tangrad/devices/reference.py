@@ -14,8 +14,6 @@ from tangrad import _C
 from tangrad.dispatch.binding import call_by_name
 from tangrad.tensor import arrays
 
-API = 1
-
 
 def kernel_for(op: _C.Op, dtype: _C.dtype) -> Callable[..., Any] | None:
     """Return the Python kernel of an op for a promoted dtype, or None where NumPy has no say."""

@@ -463,7 +463,7 @@ def _out(d: Any) -> str:
 
 
 def _result(member: Any) -> str:
-    text = member.definition.schema.text.partition("->")[2].strip() or "Tensor"
+    text = member.definition.schema.result
     if not text.startswith("("):
         return RESULTS[text]
     if member.return_type is not None and not member.name.startswith("_"):

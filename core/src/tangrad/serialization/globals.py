@@ -289,8 +289,7 @@ def plain_globals(builder: TensorBuilder) -> dict[tuple[str, str], Any]:
         # The type of a tensor, which only the oldest files name.
         found["torch", name.replace("Storage", "Tensor")] = StorageType(dtype)
     for dtype in _C.registered_dtypes():
-        name = str(dtype).partition(".")[2]
-        found["torch", name] = dtype
+        found["torch", dtype.name] = dtype
     for name in _FORMATS:
         found["torch", name] = getattr(_C, name)
     for name in SCHEMES:

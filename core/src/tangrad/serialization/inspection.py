@@ -79,7 +79,7 @@ class _Describer(TensorBuilder):
         return data._replace(kind="parameter")
 
     def rebuild_meta_tensor(self, dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Any:
-        return TensorDescription(str(dtype).partition(".")[2], tuple(size), "")
+        return TensorDescription(dtype.name, tuple(size), "")
 
     def rebuild_from_type(self, function: Any, cls: Any, args: Any, state: Any) -> Any:
         return function(*args)

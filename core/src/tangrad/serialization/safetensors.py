@@ -187,7 +187,7 @@ def _write(tensors: dict[str, Any], metadata: dict[str, str] | None, write: Any)
     seen: dict[int, str] = {}
     # The largest elements first, so that all are aligned.
     for name, tensor in sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0])):
-        dtype = _NAMES.get(str(tensor.dtype).partition(".")[2])
+        dtype = _NAMES.get(tensor.dtype.name)
         if dtype is None or name == "__metadata__":
             raise SerializationError(
                 f"safetensors has no {tensor.dtype if dtype is None else 'tensor of this name'}",

@@ -196,7 +196,7 @@ class TensorPickler(_Pickler):
             return self._of_layout(x)
         grad = x.requires_grad
         x = x.detach()
-        size, stride, dtype = tuple(x.shape), tuple(x.stride()), str(x.dtype).partition(".")[2]
+        size, stride, dtype = tuple(x.shape), tuple(x.stride()), x.dtype.name
         if x.device.type == "meta":
             function = _named("torch._utils", "_rebuild_meta_tensor_no_storage")
             return function, (x.dtype, size, stride, grad)

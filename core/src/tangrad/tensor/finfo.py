@@ -45,7 +45,7 @@ def _registered_limits(dtype: Any) -> dict[str, float] | None:
     dtype = _C.dtype_of_type(dtype) or dtype
     if not isinstance(dtype, _C.dtype) or dtype.codec is None or dtype.is_complex:
         return None
-    if not dtype.is_floating_point or str(dtype).endswith("_x2"):
+    if not dtype.is_floating_point or dtype.name.endswith("_x2"):
         return None
     said = dict(dtype.limits or {})
     names = ("bits", "eps", "max", "min", "smallest_normal", "resolution")

@@ -32,7 +32,7 @@ def require_fit(value: Any, dtype: Any, name: str) -> None:
 
 
 def _fits(value: Any, dtype: Any) -> bool:
-    kind = str(dtype).rpartition(".")[2]
+    kind = dtype.name
     if isinstance(value, complex):
         if value.imag and not dtype.is_complex:
             return kind == "bool"

@@ -23,7 +23,7 @@ from tangrad.tensor import memory
 
 
 def require_strided(layout: Any) -> None:
-    if layout is not None and str(layout).rpartition(".")[2] != "strided":
+    if layout not in (None, _C.strided):
         raise NotImplementedError(
             f"tensors of layout {layout} are made by the package that brings the layout; "
             "leave layout out for a strided tensor"

@@ -46,7 +46,7 @@ def _make(kind: str, definition: Definition, **fields: Any) -> _C.Op:
         (
             p.name,
             p.type,
-            _C.MISSING if repr(p.default) == "<required>" else p.default,
+            _C.MISSING if p.required else p.default,
             p.keyword_only,
             p.length,
         )

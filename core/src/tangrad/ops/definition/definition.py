@@ -151,7 +151,7 @@ class Definition(Results, Computing, Derivatives, Forms, Examples):
         kinds = inspect.Parameter
         parameters = []
         for p in self.schema.params:
-            default = kinds.empty if repr(p.default) == "<required>" else p.default
+            default = kinds.empty if p.required else p.default
             kind = kinds.KEYWORD_ONLY if p.keyword_only else kinds.POSITIONAL_OR_KEYWORD
             parameters.append(kinds(p.name, kind, default=default))
         if self.op is not None and self.op.takes_out:

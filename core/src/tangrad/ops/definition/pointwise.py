@@ -332,7 +332,7 @@ def _make_derived(
     """Build the op of a derived expression; it belongs to no namespace."""
     schema = Schema.__new__(Schema)
     schema.text, schema.name, schema.written = expression.source, name, -1
-    schema.written_lists = ()
+    schema.written_lists, schema.result = (), "Tensor"
     schema.params = [Param(n, "Operand", REQUIRED, False, 0, False) for n in tensors]
     declared = {p.name: p.type for p in parent.schema.params}
     # Kernels get integers as such: a seed has more bits than a floating-point number.

@@ -55,13 +55,13 @@ REQUIRED = Required()
 
 
 class Schema:
-    """A parsed schema: name, parameters, names of the results.
+    """A parsed schema: name, parameters, the results as text and by their names.
 
     Raises:
         ValueError: the text is none; it says what is wrong with it.
     """
 
-    __slots__ = ("text", "name", "params", "returns", "written", "written_lists")
+    __slots__ = ("text", "name", "params", "result", "returns", "written", "written_lists")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -69,7 +69,8 @@ class Schema:
         head, arrow, tail = text.partition("->")
         self.name, _, rest = head.strip().partition("(")
         self.params = _parse_params(rest.rstrip().removesuffix(")"), text)
-        self.returns = _parse_returns(tail.strip() if arrow else "Tensor")
+        self.result = tail.strip() if arrow else "Tensor"
+        self.returns = _parse_returns(self.result)
         written = [i for i, p in enumerate(self.params) if p.written]
         self.written_lists = tuple(i for i in written if self.params[i].type == "Tensor[]")
         self.written = next((i for i in written if i not in self.written_lists), -1)

@@ -239,7 +239,7 @@ def _check_scaled(
     lines = [list(x.shape) for x in both] == [[rows, 1], [1, columns]] and all(
         x.is_contiguous() for x in both
     )
-    float8 = all("float8" in str(x.dtype) for x in (self, mat2))
+    float8 = all(x.dtype.name.startswith("float8") for x in (self, mat2))
     if not float8 or any(x.dtype != tangrad.float32 for x in both) or not (whole or lines):
         raise ValueError(
             "Invalid scaling configuration: _scaled_mm takes float8 matrices and float32 scales, "
@@ -314,8 +314,8 @@ def scaled_mm(
     result = (self.to(tangrad.float32) * scale_a).matmul(mat2.to(tangrad.float32) * scale_b)
     if bias is not None:
         result = result + bias.reshape((-1,)).to(tangrad.float32)
-    if scale_result is not None and "float8" in str(dtype):
+    if scale_result is not None and dtype.name.startswith("float8"):
         result = result / scale_result.reshape(())
-    if str(dtype).endswith("float8_e4m3fn"):
+    if dtype.name == "float8_e4m3fn":
         result = result.clamp(-448.0, 448.0)
     return result.to(dtype)

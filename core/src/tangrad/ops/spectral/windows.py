@@ -24,7 +24,7 @@ class _Request:
     ) -> None:
         if M < 0:
             raise ValueError(f"{name} requires non-negative window length, got M={M}")
-        if layout is not None and str(layout).rpartition(".")[2] != "strided":
+        if layout not in (None, _C.strided):
             raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
         self.dtype = _C.get_default_dtype() if dtype is None else dtype
         if dtype_name(self.dtype) not in ("float32", "float64"):

@@ -23,7 +23,7 @@ def _window(
 ) -> Any:
     """Make a window: `compute` is given 0, 1, ... and the last of these."""
     dtype, layout, device, requires_grad = options
-    if layout is not None and str(layout).rpartition(".")[2] != "strided":
+    if layout not in (None, _C.strided):
         raise RuntimeError(f"{name} is not implemented for sparse types, got: {layout}")
     dtype = _C.get_default_dtype() if dtype is None else dtype
     if not (dtype.is_floating_point or dtype.is_complex):

@@ -46,7 +46,7 @@ def _described(key: str, stored: Any, places: dict[MetadataIndex, StoredAt]) -> 
     if isinstance(stored, BytesStorageMetadata):
         return {"at": _place(places[MetadataIndex(key)])}
     return {
-        "dtype": str(stored.properties.dtype).partition(".")[2],
+        "dtype": stored.properties.dtype.name,
         "requires_grad": stored.properties.requires_grad,
         "size": list(stored.size),
         "pieces": [

@@ -95,7 +95,7 @@ def _shown_forms() -> dict[Any, Any]:
 def _returns_list(node: Node) -> bool:
     if node.op.kind == "number":
         return False
-    return bool(node.op.definition.schema.text.rstrip().endswith("-> Tensor[]"))
+    return bool(node.op.definition.schema.result == "Tensor[]")
 
 
 def from_fx(module: Any, *examples: Any) -> Graph:

@@ -54,9 +54,7 @@ class LinearCrossEntropyOptions:
         size = self.batch_chunk_size
         if size is not None and not (isinstance(size, int) and size > 0):
             raise ValueError(f"batch_chunk_size must be positive int or None, got {size!r}")
-        if self.acc_dtype is not None and str(self.acc_dtype).rpartition(".")[2] not in (
-            _ACCUMULATORS
-        ):
+        if self.acc_dtype is not None and self.acc_dtype.name not in (_ACCUMULATORS):
             raise ValueError(
                 f"acc_dtype must be None or one of {', '.join(_ACCUMULATORS)}, got "
                 f"{self.acc_dtype!r}"

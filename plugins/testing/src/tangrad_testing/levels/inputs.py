@@ -43,7 +43,7 @@ def large_samples(op: Any, dtype: str) -> Iterator[Sample]:
     elif definition.name in SHAPES:
         yield from SHAPES[definition.name](Sampler(dtype))
     elif [p.type for p in definition.schema.params[:2]][:1] == ["Tensor"] and _dim(definition):
-        longest = LONGEST_LIST if definition.schema.text.endswith("-> Tensor[]") else LONG
+        longest = LONGEST_LIST if definition.schema.result == "Tensor[]" else LONG
         yield from _along_dims(definition, own, dtype, longest, ties=False)
 
 

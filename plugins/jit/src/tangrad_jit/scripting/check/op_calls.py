@@ -111,7 +111,7 @@ def _of_op(op: Any) -> OpSignature:
         Parameter(p.name, p.type, _REQUIRED if p.required else p.default, p.keyword_only)
         for p in schema.params
     ]
-    result = _result_type(schema.text.partition("->")[2].strip() or "Tensor", op.return_type)
+    result = _result_type(schema.result, op.return_type)
     return OpSignature(op.name, parameters, result, op.varargs, op.takes_out)
 
 

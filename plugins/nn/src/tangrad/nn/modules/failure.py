@@ -203,7 +203,7 @@ def _label(value: Any) -> str:
     """Return what is shown under a value; nothing for what no failure of an op is about."""
     if isinstance(value, tangrad.Tensor):
         where = "" if value.device.type == "cpu" else f" {value.device}"
-        return f"{tuple(value.shape)} {str(value.dtype).partition('.')[2]}{where}"
+        return f"{tuple(value.shape)} {value.dtype.name}{where}"
     if isinstance(value, tuple) and value and all(type(n) is int for n in value):
         return str(tuple(value))
     if isinstance(value, (list, tuple)) and value and isinstance(value[0], tangrad.Tensor):

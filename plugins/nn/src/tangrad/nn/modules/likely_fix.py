@@ -61,14 +61,10 @@ def _dtype(given: list[tuple[str, Any]], weights: list[Any]) -> str:
             continue
         others = f", or model.to({x.dtype}), or compute under autocast"
         return (
-            f"{name} is {_plain(x.dtype)} and the weights {_plain(expected)}: pass "
+            f"{name} is {x.dtype.name} and the weights {expected.name}: pass "
             f"{name}.to({expected}){others if x.is_floating_point() else ''}"
         )
     return ""
-
-
-def _plain(dtype: Any) -> str:
-    return str(dtype).partition(".")[2]
 
 
 def _layer(module: Any, name: str, x: Any) -> str:
@@ -120,7 +116,7 @@ def _planes(name: str, x: Any, size: int, spatial: int, attribute: str) -> str:
 
 def _indices(module: Any, name: str, x: Any, size: int) -> str:
     if x.is_floating_point() or x.dtype == tangrad.bool:
-        return f"{name} is {_plain(x.dtype)} and has to hold indices: pass {name}.long()"
+        return f"{name} is {x.dtype.name} and has to hold indices: pass {name}.long()"
     low, high = _range(x)
     if low >= 0 and high < size:
         return ""
@@ -172,7 +168,7 @@ def _targets(given: list[tuple[str, Any]]) -> str:
     if y.is_floating_point():
         return ""
     if y.dtype not in (tangrad.int64, tangrad.uint8):
-        return f"{target} is {_plain(y.dtype)}: class numbers are passed as {target}.long()"
+        return f"{target} is {y.dtype.name}: class numbers are passed as {target}.long()"
     low, high = _range(y)
     if high >= x.shape[1] or low < 0:
         return (

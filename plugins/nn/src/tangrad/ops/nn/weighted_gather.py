@@ -56,7 +56,7 @@ def _check(name: str, first: Any, places: Any, weights: Any) -> None:
             f"{name}: weights must be of shape {list(places.shape)} and {first.dtype}, got "
             f"{list(weights.shape)} and {weights.dtype}"
         )
-    if not str(places.dtype).endswith("int64"):
+    if places.dtype.name != "int64":
         raise RuntimeError(f"{name}: places must be int64, got {places.dtype}")
 
 

@@ -61,7 +61,7 @@ def band_of(taps: Taps) -> Band:
 def _check(input: Any, runs: Any, weights: Any, dim: int) -> None:
     if not 0 <= dim < len(input.shape):
         raise RuntimeError(f"_weighted_lines: there is no dimension {dim}: {list(input.shape)}")
-    if tuple(runs.shape) != (2, weights.shape[0]) or not str(runs.dtype).endswith("int64"):
+    if tuple(runs.shape) != (2, weights.shape[0]) or runs.dtype.name != "int64":
         raise RuntimeError(
             f"_weighted_lines: expected int64 runs of shape {[2, weights.shape[0]]}, got "
             f"{list(runs.shape)} and {runs.dtype}"
