@@ -32,6 +32,11 @@ def _window_average(input: Any, *window: Any) -> Any:
     return _op("window_average")(input, *window)
 
 
+def _takes_classes(scores: Any, target: Any) -> bool:
+    """Tell whether a kernel takes the cross entropy of class numbers, and one its gradient."""
+    return scores.ndim == 2 and scores.dtype.name in _WIDE and target.dtype.name == "int64"
+
+
 def _adds_bias(input: Any) -> bool:
     """Tell whether the kernel of a convolution adds the bias: all but those of complex numbers."""
     real: bool = input.is_floating_point()
@@ -44,7 +49,11 @@ class Cpu(DeviceDriver):
     host = True
     amp_dtypes = ("bfloat16", "float16")
     composites = MappingProxyType(
-        {"convolution_biased": _adds_bias, "window_average": _window_average}
+        {
+            "convolution_biased": _adds_bias,
+            "cross_entropy": _takes_classes,
+            "window_average": _window_average,
+        }
     )
 
     def probe(self) -> bool | str:

@@ -62,6 +62,7 @@ DEVIATIONS: dict[str, str] = {
         "statistics and weights beside the result carry gradients, too": [
             *_derivatives("native_layer_norm", "float64", "vjp second_order jvp"),
             *_derivatives("nll_loss_elements", "float64", "vjp second_order"),
+            *_derivatives("cross_entropy_elements", "float64", "vjp second_order"),
         ],
         "PyTorch has no tangent of products in places": [
             *_derivatives("scatter_multiply", "float64", "jvp"),

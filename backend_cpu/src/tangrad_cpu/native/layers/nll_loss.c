@@ -1,4 +1,5 @@
 /* The negative log-likelihood of each sample's class, and the weight it counts with. */
+#include "nll_loss.h"
 #include "half.h"
 #include "tgc.h"
 
@@ -101,13 +102,11 @@ static void nll_task(int64_t task, void *context)
     }
 }
 
-static int nll_loss(const tg_call *call, void *context)
+int TGC(tgc_nll_loss)(const tg_view *logs, const tg_view *target, const tg_view *weight, int64_t ignored,
+                      const tg_view *loss, const tg_view *scale)
 {
-    const tg_argument *args = call->args;
-    job j = {.logs = args[0].value.tensors, .target = args[1].value.tensors, .loss = &call->outs[0],
-             .scale = &call->outs[1], .weight = args[2].kind == TG_ARG_TENSOR ? args[2].value.tensors : NULL,
-             .ignored = args[3].value.i, .wrong = args[3].value.i};
-    (void)context;
+    job j = {.logs = logs, .target = target, .loss = loss, .scale = scale, .weight = weight, .ignored = ignored,
+             .wrong = ignored};
     if (j.weight != NULL && j.weight->dtype != j.logs->dtype)
         return tgc_error("RuntimeError", "nll_loss: weight must have the dtype of the input; convert it with .to(dtype)");
     j.samples = j.target->numel;
@@ -121,6 +120,15 @@ static int nll_loss(const tg_call *call, void *context)
                          (long long)wrong, (long long)j.logs->shape[1], (long long)j.logs->shape[1] - 1,
                          (long long)j.ignored);
     return 0;
+}
+
+static int nll_loss(const tg_call *call, void *context)
+{
+    const tg_argument *args = call->args;
+    const tg_view *weight = args[2].kind == TG_ARG_TENSOR ? args[2].value.tensors : NULL;
+    (void)context;
+    return TGC(tgc_nll_loss)(args[0].value.tensors, args[1].value.tensors, weight, args[3].value.i, &call->outs[0],
+                             &call->outs[1]);
 }
 
 const tgc_kernel TGC(tgc_table_nll_loss)[] = {

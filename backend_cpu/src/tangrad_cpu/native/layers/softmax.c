@@ -4,6 +4,7 @@
  * another dimension go through a buffer in which every lane is a row, so that all are vectorised. */
 #include "half.h"
 #include "row_sum.h"
+#include "softmax.h"
 #include "stream.h"
 #include "tgc.h"
 #include "vmath/vmath.h"
@@ -197,15 +198,11 @@ static void lanes_task(int64_t task, void *context)
     tgc_scratch_free(buffer);
 }
 
-static int softmax(const tg_call *call, void *context)
+static int along(int kind, const tg_view *const *view, int views, int64_t dim)
 {
-    int kind = (int)(intptr_t)context, views = kind >= SOFTMAX_GRADIENT ? 3 : 2, last = views - 1;
+    const int last = views - 1;
+    const int64_t numel = view[last]->numel;
     job j = {.kind = kind, .views = views};
-    const tg_view *view[MOST_VIEWS];
-    for (int v = 0; v < last; v++)
-        view[v] = &call->args[v].value.tensors[0];
-    view[last] = &call->outs[0];
-    int64_t dim = call->args[last].value.i, numel = view[last]->numel;
     j.dtype = view[0]->dtype;
     if (numel == 0)
         return 0;
@@ -272,6 +269,60 @@ static int softmax(const tg_call *call, void *context)
     j.tasks = tgc_tasks(numel, GRAIN, j.units);
     tgc_parallel(j.tasks, lanes_task, &j);
     return atomic_load(&j.failed) ? tgc_no_memory("softmax", (size_t)(j.n * j.width) * 8) : 0;
+}
+
+static int softmax(const tg_call *call, void *context)
+{
+    const int kind = (int)(intptr_t)context, last = kind >= SOFTMAX_GRADIENT ? 2 : 1;
+    const tg_view *view[MOST_VIEWS];
+    for (int v = 0; v < last; v++)
+        view[v] = &call->args[v].value.tensors[0];
+    view[last] = &call->outs[0];
+    return along(kind, view, last + 1, call->args[last].value.i);
+}
+
+int TGC(tgc_log_softmax)(const tg_view *from, const tg_view *to, int64_t dim)
+{
+    return along(LOG_SOFTMAX, (const tg_view *const[]){from, to}, 2, dim);
+}
+
+typedef struct class_job {
+    const tg_view *grad, *logs, *target, *out;
+    int64_t ignored, tasks;
+    int streamed;
+} class_job;
+
+static void class_gradient_task(int64_t task, void *context)
+{
+    const class_job *j = context;
+    const int64_t rows = j->target->numel, n = j->logs->shape[1], item = tgc_itemsize[j->logs->dtype];
+    const int64_t begin = tgc_begin(rows, j->tasks, task, 1), end = tgc_begin(rows, j->tasks, task + 1, 1);
+    for (int64_t row = begin; row < end; row++) {
+        const int64_t class = ((const int64_t *)j->target->data)[row * j->target->strides[0]];
+        const int64_t counted = class == j->ignored ? -1 : class;
+        const char *grad = (const char *)j->grad->data + row * j->grad->strides[0] * item;
+        const char *logs = (const char *)j->logs->data + row * n * item;
+        char *out = (char *)j->out->data + row * n * item;
+        if (j->logs->dtype == TGC_FLOAT32)
+            class_gradient_row_f32(*(const float *)grad, (const float *)logs, counted, (float *)out, n, j->streamed);
+        else
+            class_gradient_row_f64(*(const double *)grad, (const double *)logs, counted, (double *)out, n, j->streamed);
+    }
+    if (j->streamed)
+        tgc_stream_end();
+}
+
+int TGC(tgc_class_gradient)(const tg_view *grad, const tg_view *logs, const tg_view *target, int64_t ignored,
+                            const tg_view *out)
+{
+    class_job j = {.grad = grad, .logs = logs, .target = target, .out = out, .ignored = ignored};
+    if (out->numel == 0)
+        return 0;
+    const int64_t item = tgc_itemsize[out->dtype];
+    j.streamed = tgc_streams(out->data, out->numel * item) && logs->shape[1] * item % 64 == 0;
+    j.tasks = tgc_tasks(out->numel, GRAIN, target->numel);
+    tgc_parallel(j.tasks, class_gradient_task, &j);
+    return 0;
 }
 
 #define FOR_DTYPE(dtype)                                                                                               \

@@ -120,18 +120,42 @@ static void SM(softmax_gradient_row)(const SM_T *g, const SM_T *y, SM_T *restric
         out[i] = y[i] * (g[i] - shift);
 }
 
+/* g - exp(y) scale */
+static void SM(less_shared)(const SM_T *g, const SM_T *y, SM_T *restrict out, int64_t n, SM_T scale)
+{
+    const int64_t whole = n - n % SM_STEP;
+    for (int64_t i = 0; i < whole; i++)
+        out[i] = g[i] - SM_EXP(y[i]) * scale;
+    for (int64_t i = whole < SM_STEP || whole == n ? whole : n - SM_STEP; i < n; i++)
+        out[i] = g[i] - SM_EXP(y[i]) * scale;
+}
+
 /* g - exp(y) sum(g) */
 static void SM(log_softmax_gradient_row)(const SM_T *g, const SM_T *y, SM_T *restrict out, int64_t n)
 {
-    const int64_t whole = n - n % SM_STEP;
     double sum = 0;
     SM_SUM(sum, n, g[at])
-    const SM_T scale = (SM_T)sum;
-    for (int64_t i = 0; i < whole; i++)
-        out[i] = g[i] - SM_EXP(y[i]) * scale;
-    if (whole < n)
-        for (int64_t i = n - SM_STEP; i < n; i++)
-            out[i] = g[i] - SM_EXP(y[i]) * scale;
+    SM(less_shared)(g, y, out, n, (SM_T)sum);
+}
+
+/* The same where one element of g alone, that of the class, is not 0; a class below 0 stands for none. Pieces of g are
+ * made as they are wanted. */
+static void SM(class_gradient_row)(SM_T owed, const SM_T *y, int64_t class, SM_T *out, int64_t n, int streamed)
+{
+    enum { PIECE = 1024 };
+    _Alignas(64) SM_T g[PIECE + SM_STEP] = {0}, made[PIECE + SM_STEP];
+    const SM_T at_class = class < 0 ? 0 : 0 - owed;
+    for (int64_t at = 0, some; at < n; at += some) {
+        some = n - at < PIECE + SM_STEP ? n - at : PIECE; /* the last piece has a whole step, if the row does */
+        const int here = class >= at && class < at + some;
+        if (here)
+            g[class - at] = at_class;
+        SM(less_shared)(g, y + at, streamed ? made : out + at, some, at_class);
+        if (here)
+            g[class - at] = 0;
+        if (streamed)
+            tgc_stream(out + at, made, some * (int64_t)sizeof(SM_T));
+    }
 }
 
 static void SM(row)(int kind, const SM_T *a, const SM_T *b, SM_T *out, int64_t n)

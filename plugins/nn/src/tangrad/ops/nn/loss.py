@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad.ops.nn.fusing import fuses
+from tangrad.ops.nn.fusing import fuses, unseen
 from tangrad.ops.nn.loss_classes import (
     as_batch,
     check_class_weight,
@@ -12,6 +12,7 @@ from tangrad.ops.nn.loss_classes import (
     nll_loss_total,
     require_float_input,
 )
+from tangrad.ops.nn.loss_entropy import cross_entropy_elements
 from tangrad.plugin import (
     Tensor,
     at_all_sizes,
@@ -71,6 +72,10 @@ def _nll(self: Any, target: Any, weight: Any, ignore_index: int, reduction: str)
     loss, scale = nll_loss_elements(self, target, weight, ignore_index)
     if reduction == "none":
         return loss.squeeze(0) if single else loss
+    return _total(loss, scale, reduction)
+
+
+def _total(loss: Any, scale: Any, reduction: str) -> Any:
     return loss.sum() if reduction == "sum" else loss.sum() / scale.sum()
 
 
@@ -210,6 +215,11 @@ def cross_entropy(
         raise RuntimeError("ignore_index is not supported for floating point target")
     if input.ndim == 0:
         raise IndexError("cross_entropy: Expected 1 or more dimensions (got 0)")
+    if weight is None and not by_probability and not label_smoothing:
+        takes = unseen("cross_entropy", input, target)
+        if takes is not None and takes(input, target):
+            loss, scale, _ = cross_entropy_elements(input, target, ignore_index)
+            return loss if reduction == "none" else _total(loss, scale.detach(), reduction)
     check_class_weight("cross_entropy", weight, input.shape[min(input.ndim - 1, 1)])
     logs = input.log_softmax(0 if input.ndim == 1 else 1)
     if by_probability:

@@ -28,7 +28,7 @@ def check_class_weight(name: str, weight: Any, classes: int) -> None:
         )
 
 
-def _check_nll(self: Any, target: Any, weight: Any) -> None:
+def check_nll(self: Any, target: Any, weight: Any) -> None:
     require_float_input("nll_loss", self)
     if len(self.shape) < 2:
         raise RuntimeError(f"nll_loss: input must be (N, C, ...), got shape {list(self.shape)}")
@@ -106,9 +106,14 @@ def _per_sample(per_class: Any, target: Any, ignore_index: int) -> Any:
 
 
 def _nll_vjp(g0: Any, self_meta: Any, target: Any, ignore_index: int, result1: Any) -> Any:
-    zeros = g0.new_zeros(self_meta.shape)
+    return nll_gradient(g0 * result1, self_meta, target, ignore_index)
+
+
+def nll_gradient(owed: Any, scores: Any, target: Any, ignore_index: int) -> Any:
+    """Return zeros of the shape of scores, but for each sample's class what it owes, negated."""
+    zeros = owed.new_zeros(scores.shape)
     # The mean of a batch that is ignored as a whole is 0 / 0, and no element owes anything.
-    owed = -(g0 * result1).masked_fill(target == ignore_index, 0).unsqueeze(1)
+    owed = -owed.masked_fill(target == ignore_index, 0).unsqueeze(1)
     if get_intercept() is None:  # nobody sees that what is new is written, which spares a copy
         return zeros.scatter_add_(1, _classes(target, ignore_index), owed)
     return zeros.scatter_add(1, _classes(target, ignore_index), owed)
@@ -164,7 +169,7 @@ nll_loss_elements = op(
     " -> (Tensor loss, Tensor scale)",
     c_implementation="nll_loss",
     dtypes="floating",
-    check=_check_nll,
+    check=check_nll,
     shape=lambda self: [(self.shape[0], *self.shape[2:])] * 2,
     dtype=lambda self: [self.dtype] * 2,
     reference=_nll_reference,
@@ -228,7 +233,7 @@ nll_loss_total = op(
     "nll_loss_total(Tensor self, Tensor target, int ignore_index, bool mean)"
     " -> (Tensor loss, Tensor total_weight)",
     dtypes="floating",
-    check=lambda self, target: _check_nll(self, target, None),
+    check=lambda self, target: check_nll(self, target, None),
     shape=lambda: [(), ()],
     dtype=lambda self: [self.dtype, "int64"],
     reference=_total_reference,
