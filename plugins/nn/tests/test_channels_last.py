@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import tangrad
 from tangrad.ops.nn.convolution import ordered_channels_last
+from tangrad.ops.nn.convolution_channels_last import of_channels_last
 from tangrad.utils._python_dispatch import TorchDispatchMode
 
 CASES = {
@@ -20,30 +21,38 @@ CASES = {
     "one element in groups": {"channels": 4, "maps": 6, "kernel": 1, "groups": 2},
     "several elements": {"channels": 3, "maps": 4, "kernel": 3, "padding": 1, "bias": True},
     "several at a distance": {"channels": 16, "maps": 4, "kernel": 3, "padding": 1, "stride": 2},
-    "depthwise": {"channels": 5, "maps": 5, "kernel": 3, "padding": 1, "groups": 5, "bias": True},
+    "depthwise": {
+        "channels": 24,
+        "maps": 24,
+        "kernel": 3,
+        "padding": 1,
+        "groups": 24,
+        "bias": True,
+    },
+    "depthwise, few": {"channels": 5, "maps": 5, "kernel": 3, "padding": 1, "groups": 5},
     "depthwise, wide": {"channels": 90, "maps": 90, "kernel": 3, "padding": 1, "groups": 90},
     "depthwise at a distance": {
-        "channels": 6,
-        "maps": 6,
+        "channels": 22,
+        "maps": 22,
         "kernel": 5,
         "padding": 2,
-        "groups": 6,
+        "groups": 22,
         "stride": 2,
     },
     "depthwise, dilated": {
-        "channels": 4,
-        "maps": 4,
+        "channels": 36,
+        "maps": 36,
         "kernel": 3,
         "padding": 2,
-        "groups": 4,
+        "groups": 36,
         "dilation": 2,
     },
     "depthwise, padded beyond its reach": {
-        "channels": 3,
-        "maps": 3,
+        "channels": 19,
+        "maps": 19,
         "kernel": 2,
         "padding": 3,
-        "groups": 3,
+        "groups": 19,
     },
     "depthwise with several maps": {"channels": 3, "maps": 6, "kernel": 3, "groups": 3},
     "depthwise without padding": {"channels": 17, "maps": 17, "kernel": (2, 3), "groups": 17},
@@ -94,13 +103,23 @@ def test_a_single_image_and_one_cut_out_of_another(agree):
 
 def test_second_derivatives_of_a_depthwise_convolution(agree):
     def program(t):
-        x = last(t, 1, 4, 5, 5).double().requires_grad_()
-        weight = (t.arange(36.0).double() % 7).reshape(4, 1, 3, 3).requires_grad_()
-        y = t.nn.functional.conv2d(x, weight, padding=1, groups=4)
+        x = last(t, 1, 18, 5, 5).double().requires_grad_()
+        weight = (t.arange(162.0).double() % 7).reshape(18, 1, 3, 3).requires_grad_()
+        y = t.nn.functional.conv2d(x, weight, padding=1, groups=18)
         first = t.autograd.grad((y**2).sum(), (x, weight), create_graph=True)
         return t.autograd.grad(sum((g**2).sum() for g in first), (x, weight))
 
     agree(program)
+
+
+@pytest.mark.parametrize(("channels", "taken"), [(3, False), (15, False), (16, True)])
+def test_depthwise_images_of_few_channels_are_laid_out_by_rows(channels, taken):
+    x, weight = last(tangrad, 1, channels, 4, 5), tangrad.ones(channels, 1, 3, 3)
+    windows = (1, 1), (0, 0), (1, 1)
+    found = of_channels_last(x, weight, None, *windows, channels)
+    assert (found is not None) is taken
+    y = tangrad.nn.functional.conv2d(x, weight, None, *windows, channels)
+    assert y.is_contiguous(memory_format=tangrad.channels_last)
 
 
 @pytest.mark.parametrize("shape", [(2, 6, 5, 4), (3, 6), (1, 6, 3), (2, 6, 2, 2, 3), (0, 6, 2)])

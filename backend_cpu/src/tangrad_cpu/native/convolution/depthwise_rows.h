@@ -46,6 +46,10 @@ static inline __attribute__((always_inline)) void DW(pixel)(const depthwise *j, 
         DW(window)(j, to, origin, c, y, y_end, x, x_end, DW_LANES / 4);
         c += DW_LANES / 4;
     }
+    if (c + DW_LANES / 8 <= j->channels) {
+        DW(window)(j, to, origin, c, y, y_end, x, x_end, DW_LANES / 8);
+        c += DW_LANES / 8;
+    }
     if (c < j->channels)
         DW(window)(j, to, origin, c, y, y_end, x, x_end, j->channels - c);
 }

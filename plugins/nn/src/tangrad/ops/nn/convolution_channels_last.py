@@ -1,7 +1,7 @@
 """Define what convolutions of images do whose channels are neighbours in memory.
 
 Windows of one element are a product with the weight; depthwise and other windows have kernels of
-their own. None lays images out anew.
+their own, which lay no image out anew.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from tangrad.ops.nn.convolution import (
 from tangrad.ops.nn.fusing import plain_on_host
 from tangrad.ops.nn.linear import linear
 from tangrad.plugin import Ints, batched_front, op
+
+# Fewer channels fill no vector: images are faster laid out anew, row by row, and back.
+LEAST_DEPTHWISE = 16
 
 
 def of_channels_last(
@@ -52,6 +55,8 @@ def of_channels_last(
         result = convolution_channels_last(pixels, weight, stride, padding, dilation)
         return (result if bias is None else result + bias).permute((0, 3, 1, 2))
     if shape[:2] != (channels, 1) or groups != channels or x.dtype.is_complex:
+        return None
+    if channels < LEAST_DEPTHWISE:
         return None
     check_convolution(x, weight, stride, padding, dilation, groups)
     taps = weight.squeeze(1).permute((1, 2, 0))
