@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
@@ -17,7 +18,8 @@ from tangrad.export import Dim  # noqa: E402
 def run(proto: Any, *inputs: Tensor) -> list[Tensor]:
     evaluator = ReferenceEvaluator(proto)
     given = dict(zip(evaluator.input_names, (x.numpy() for x in inputs), strict=True))
-    return [tangrad.tensor(x) for x in evaluator.run(None, given)]
+    with np.errstate(all="ignore"):
+        return [tangrad.tensor(x) for x in evaluator.run(None, given)]
 
 
 class Filter(nn.Module):
@@ -78,6 +80,23 @@ def test_what_is_computed_here_is_computed_in_the_file() -> None:
     for given in (x, tangrad.randn(3, 4, 4)):
         for found, wanted in zip(run(proto, given), function(given), strict=True):
             tangrad.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("order", [2.0, 3.0, 40.0, float("inf")])
+def test_zeta_of_every_start_is_that_of_the_library(order: float) -> None:
+    starts = [-0.3, -11.9, -12.5, -100.3, -1e5 - 0.5, -1e-20, -7.0, 0.0, 1e-3, 0.5, 1.0, 2.0, 1e4]
+    x = tangrad.tensor(starts, dtype=tangrad.float64)
+    proto = tangrad.onnx.export(lambda x: tangrad.special.zeta(order, x), (x,)).model_proto
+    wanted = tangrad.special.zeta(order, x)
+    tangrad.testing.assert_close(run(proto, x)[0], wanted, rtol=1e-11, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("order", [1, 2, 5])
+def test_polygamma_of_negative_numbers_is_that_of_the_library(order: int) -> None:
+    x = tangrad.tensor([-0.3, -11.9, -12.5, -15.25, -100.3, -1e3 - 0.6], dtype=tangrad.float64)
+    proto = tangrad.onnx.export(lambda x: tangrad.polygamma(order, x), (x,)).model_proto
+    wanted = tangrad.polygamma(order, x)
+    tangrad.testing.assert_close(run(proto, x)[0], wanted, rtol=1e-9, atol=0)
 
 
 def test_a_matrix_of_many_columns_is_refused() -> None:

@@ -66,17 +66,29 @@ def _psi() -> str:
     )
 
 
-def _zeta() -> str:
-    """Write Hurwitz' zeta by Euler and Maclaurin's formula (DLMF 25.11.5)."""
-    terms = " + ".join(["b ** -a"] + [f"(b + {k}) ** -a" for k in range(1, _TERMS)])
-    rest, factor = [], "a"
+def _euler_maclaurin(b: str) -> str:
+    """Write Hurwitz' zeta of `a` and a positive variable (DLMF 25.11.5); `c` is `a`, but finite."""
+    terms = " + ".join(f"({b} + {k}) ** -a" for k in range(_TERMS))
+    w, rest, factor = f"({b} + {_TERMS})", [], "c"
     for k, number in enumerate(_MACLAURIN):
-        rest.append(f"{number!r} * {factor} * w ** (-a - {2 * k + 1})")
-        factor += f" * (a + {2 * k + 1}) * (a + {2 * k + 2})"
-    whole = f"{terms} + w ** (1 - a) / (a - 1) + 0.5 * w ** -a + {' + '.join(rest)}"
-    below = f"where(b == floor(b), inf, where(a == floor(a), {whole}, nan))"
+        rest.append(f"{number!r} * {factor} * {w} ** (-a - {2 * k + 1})")
+        factor += f" * (c + {2 * k + 1}) * (c + {2 * k + 2})"
+    return f"{terms} + {w} ** (1 - a) / (a - 1) + 0.5 * {w} ** -a + {' + '.join(rest)}"
+
+
+def _zeta() -> str:
+    """Write Hurwitz' zeta; below zero by the terms on both sides of it, of positive variables.
+
+    They begin `f` above zero and `d` below it, and those from `e` on are too many.
+    """
+    f, d, e = (_euler_maclaurin(name) for name in "fde")
     return (
-        f"w = b + {_TERMS}; where(a == 1, inf, where(a < 1, nan, where(b <= 0, {below}, {whole})))"
+        "c = where(a < 1e18, a, 1e18); f = where(b > 0, b, b - floor(b));"
+        " d = where(b > 0, 1.0, ceil(b) - b); e = where(b > 0, 1.0, 1 - b);"
+        f" above = {f}; sign = where(a * 0.5 == floor(a * 0.5), 1.0, -1.0);"
+        f" below = (above + sign * ({d})) - sign * ({e});"
+        " where(a == 1, inf, where(a < 1, nan, where(b > 0, above,"
+        " where(b == floor(b), inf, where((a == floor(a)) & (a < inf), below, nan)))))"
     )
 
 
