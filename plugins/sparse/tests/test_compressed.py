@@ -91,6 +91,53 @@ def test_one_number_is_the_size_of_square_blocks(name):
     both(lambda f: [getattr(f.ones(4, 6), f"to_{name}")(2)])
 
 
+@pytest.mark.parametrize("name", ["sparse_bsr", "sparse_bsc"])
+def test_values_copied_into_blocks_keep_their_size(name):
+    x = getattr(tangrad.ones(4, 6), f"to_{name}")((2, 3))
+    dense = tangrad.arange(24.0).reshape(4, 6).tril()
+    assert x.copy_(dense).to_dense().equal(dense)
+    assert x.values().shape == (3, 2, 3)
+
+
+def test_values_copied_into_dense_dimensions_keep_them():
+    dense = tangrad.arange(24.0).reshape(2, 3, 4)
+    for x in (tangrad.ones(2, 3, 4).to_sparse(1), tangrad.ones(2, 3, 4).to_sparse_csr(dense_dim=1)):
+        dims = x.sparse_dim(), x.dense_dim()
+        assert x.copy_(dense).to_dense().equal(dense)
+        assert (x.sparse_dim(), x.dense_dim()) == dims
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("name", ["sparse_bsr", "sparse_bsc"])
+@pytest.mark.filterwarnings("ignore:'sum' has no kernel")
+def test_gradients_in_blocks_are_those_of_differences(name, masked):
+    def program(f):
+        x = getattr(f.arange(32.0, dtype=f.float64).reshape(4, 8), f"to_{name}")((2, 2))
+        x.requires_grad_()
+        options = {"masked": masked, "check_batched_grad": False}
+        check = f.autograd.gradcheck
+        return [check(f.sum, x, fast_mode=fast, **options) for fast in (True, False)]
+
+    both(program)
+
+
+@pytest.mark.parametrize("size", [(2, 3), (4, 5), (3, 4, 5)])
+@pytest.mark.parametrize("name", ["sparse_coo", "sparse_csr", "sparse_csc"])
+def test_zeros_empty_the_tensor_of_out(name, size):
+    def program(f):
+        out = f.ones(2, 3).to_sparse(layout=getattr(f, name))
+        found = f.zeros(size, out=out)
+        return found is out, tuple(out.shape), out._nnz(), out.to_dense().tolist()
+
+    both(program)
+
+
+def test_a_gradient_is_not_lost_in_the_tensor_of_out():
+    out = tangrad.ones(2, 2).to_sparse().requires_grad_()
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        tangrad.zeros(2, 2, out=out)
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_tensor_of_the_layout_stays_itself(name):
     x = made(tangrad, name)

@@ -221,8 +221,10 @@ def _copy(target: Any, source: Any, non_blocking: bool = False, writer: str = "c
             f"{writer}: a write into a tensor of layout {target.layout} is not recorded; "
             "call it under no_grad()"
         )
-    source = to_layout(source, target.layout)
-    held = _C.contents_of(source).layout.definition.converted(source, target.dtype, target.device)
+    layout = target.layout
+    if source.layout is not layout:
+        source = to_layout(source, layout, **layout.definition.options(target))
+    held = layout.definition.converted(source, target.dtype, target.device)
     held = _C.contents_of(held)
     return replace_components(target, held.components, metadata=held.metadata, writer=writer)
 

@@ -60,6 +60,10 @@ class Layout:
             f"{type(self).__qualname__} says no way to make a tensor of it from a dense one"
         )
 
+    def options(self, t: Any) -> Mapping[str, Any]:
+        """Return what `from_dense` is given for values that are copied into `t`."""
+        return {}
+
     def empty(self, size: tuple[int, ...], dtype: Any, device: Any) -> Any:
         """Return a tensor that holds no element: `zeros(size, layout=...)`.
 

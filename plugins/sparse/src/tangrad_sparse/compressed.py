@@ -116,6 +116,10 @@ class Compressed(Layout):
         made = to_layout(dense, coo.COO, sparse_dim=sparse)
         return from_coo(made, LAYOUTS[_name(self)], blocksize)
 
+    def options(self, t: Any) -> dict[str, Any]:
+        """Return the size of the blocks, and how many dimensions are dense."""
+        return {"blocksize": block_of(t), "dense_dim": dense_dim(t)}
+
     def empty(self, size: tuple[int, ...], dtype: Any, device: Any) -> Any:
         """Return a matrix, or a batch of them, that holds no element.
 

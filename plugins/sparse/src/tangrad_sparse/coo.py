@@ -206,6 +206,10 @@ class Coo(Layout):
         indices = present.nonzero().T.contiguous()
         return make(indices, dense[tuple(indices)], dense.shape, True)
 
+    def options(self, t: Any) -> dict[str, Any]:
+        """Return how many dimensions are sparse."""
+        return {"sparse_dim": _sparse_dim(t)}
+
     def picked(self, t: Any, dense: Any) -> Mapping[str, Any]:
         """Return the elements of a dense tensor at the indices."""
         indices = components(t)["indices"]

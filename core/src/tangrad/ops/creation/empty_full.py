@@ -63,10 +63,11 @@ def _uninitialised(x: Any, requires_grad: bool = False) -> Any:
 
 
 def written(out: Any, size: Ints, dtype: Any, device: Any, layout: Any = None) -> Any:
-    """Give the tensor of out= in the size asked for.
+    """Give the tensor of out= in the size asked for; of another layout, without elements.
 
     Raises:
-        RuntimeError: it has another dtype, device or layout than the one asked for.
+        RuntimeError: it has another dtype, device or layout than the one asked for, or a gradient
+            would be lost.
     """
     if layout is not None and layout is not out.layout:
         raise RuntimeError(f"layout {layout} does not match layout of out parameter ({out.layout})")
@@ -74,6 +75,14 @@ def written(out: Any, size: Ints, dtype: Any, device: Any, layout: Any = None) -
         raise RuntimeError(f"dtype {dtype} does not match dtype of out parameter ({out.dtype})")
     if device is not None and device.type != out.device.type:
         raise RuntimeError(f"device {device} does not match device of out parameter ({out.device})")
+    if (made := _of_layout(out.layout, size, out.dtype, out.device, False)) is not None:
+        if _C.is_grad_enabled() and out.requires_grad:
+            raise RuntimeError(
+                "functions with out=... arguments don't support automatic differentiation, but "
+                f"out= ({out.layout}, {list(out.shape)}) requires grad; detach it"
+            )
+        held = _C.contents_of(made)
+        return _C.replace_contents(out, held.components, held.metadata, tuple(size), "out=")
     check_size(size)
     if tuple(out.shape) == tuple(size):
         return out
@@ -299,7 +308,8 @@ def zeros(
 ) -> Tensor:
     """Make a tensor of zeros."""
     if out is not None:
-        return written(out, size, dtype, device, layout).fill_(0)
+        out = written(out, size, dtype, device, layout)
+        return out.fill_(0) if out.layout is _C.strided else out
     if (made := _of_layout(layout, size, dtype, device, requires_grad)) is not None:
         return made
     return finished(allocate(size, dtype, device, None).fill_(0), requires_grad)
