@@ -212,3 +212,23 @@ def test_a_parameter_that_becomes_sparse_is_another():
         layer._apply(lambda t: t.to_sparse())
         assert layer.weight is not before
         assert layer.weight.layout is lib.sparse_coo
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_averages_of_many_windows_make_no_matrix(
+    monkeypatch: pytest.MonkeyPatch, kernel: int, dtype: str
+) -> None:
+    monkeypatch.setattr("tangrad.ops.nn.pooling.channels_last.summed_lines", None)
+    x = tangrad.arange(100_000).remainder(7).to(getattr(tangrad, dtype)).reshape(1, 1, -1)
+    x.requires_grad_()
+    found = F.avg_pool1d(x, kernel, 2, kernel // 2)
+    expected = torch.nn.functional.avg_pool1d(
+        torch.tensor(x.double().tolist()), kernel, 2, kernel // 2
+    )
+    tangrad.testing.assert_close(
+        found.double(), tangrad.tensor(expected.tolist()).double(), rtol=4e-3, atol=0
+    )
+    found.double().sum().backward()
+    assert x.grad is not None
+    assert x.grad[0, 0, 2].item() == pytest.approx(1 / kernel, rel=4e-3)

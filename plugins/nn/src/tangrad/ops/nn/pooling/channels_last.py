@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.nn.convolution import ordered_channels_last
+from tangrad.ops.nn.convolution import in_format_of, ordered_channels_last
 from tangrad.ops.nn.fusing import plain_on_host, unseen
-from tangrad.ops.nn.pooling.one_pass import WITH_PADDING, bounds
+from tangrad.ops.nn.pooling.one_pass import WITH_PADDING, bounds, window_average
 from tangrad.ops.nn.weighted_lines import Band, kept, summed_lines
 from tangrad.plugin import Ints
 
 # Elements of images channels last from which no device is asked for one call.
 _MOST_TURNED = 4096
+# Windows along a dimension whose matrix is worth making, element by element.
+_MOST_WINDOWS = 1 << 15
 
 
 def lies_last(input: Any, spatial: int) -> bool:
@@ -74,6 +76,9 @@ def average_of_lines(
     first = input.ndim - len(outs)
     sizes = tuple(map(int, tuple(input.shape)[first:]))
     x = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
+    if max(outs) > _MOST_WINDOWS:
+        found = window_average(x, outs, kernel, stride, padding, divisor)
+        return in_format_of(found.to(input.dtype), input)
     for d, out in enumerate(outs):
         x = summed_lines(x, first + d, _windows, out, kernel[d : d + 1], stride[d], padding[d])
     if divisor > 0:
