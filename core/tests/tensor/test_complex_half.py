@@ -65,3 +65,15 @@ def test_it_is_differentiated_and_assigned():
     x[0] = 7j
     assert x.tolist() == [7j, 3 - 1j]
     assert tangrad.promote_types(tangrad.complex32, tangrad.bfloat16) is tangrad.complex64
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64", "complex32"])
+def test_parts_have_the_dtype_that_to_complex_is_asked_of(name):
+    found, expected = (getattr(f, name).to_complex() for f in (tangrad, torch))
+    assert str(found).partition(".")[2] == str(expected).partition(".")[2]
+
+
+@pytest.mark.parametrize("name", ["bool", "uint8", "int64", "float8_e5m2"])
+def test_no_complex_number_has_integers_for_parts(name):
+    with pytest.raises(RuntimeError, match=f"no complex dtype has parts of .*{name}"):
+        getattr(tangrad, name).to_complex()

@@ -118,6 +118,8 @@ def test_asarray_shares_unless_told_to_copy():
 def test_asarray_that_must_not_copy_says_why_it_would():
     with pytest.raises(ValueError, match="arbitrary sequence"):
         construct.asarray([1], copy=False)
+    with pytest.raises(RuntimeError, match="can't alias NumPy scalars"):
+        construct.asarray(np.float64(0.5), copy=False)
     with pytest.raises(ValueError, match="torch.float32.*torch.float64"):
         construct.asarray(torch.ones(1), dtype=torch.float64, copy=False)
 

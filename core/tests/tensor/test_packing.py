@@ -199,3 +199,19 @@ def test_floats_stand_for_the_default_dtype(data, dtype):
 def test_mixing_dtypes_needs_the_promotion_rule():
     with pytest.raises(TypeError, match="int16, int8"):
         pack([np.int16(1), np.int8(1)])
+
+
+class Headless:
+    """A sequence that gives no first item."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        raise TypeError("no items here")
+
+
+@pytest.mark.parametrize("data", [Headless(), [Headless()]])
+def test_a_sequence_that_gives_no_item_has_no_shape(data):
+    with pytest.raises(ValueError, match="could not determine the shape of object type 'Headless'"):
+        infer_shape(data)

@@ -24,6 +24,15 @@ def test_is_an_error_and_leaves_the_tensor_as_it_was(grow):
     assert x.shape == (0,)
 
 
+@pytest.mark.parametrize("make", [tangrad.empty, lambda size: tangrad.zeros(()).resize_(size)])
+def test_more_elements_or_longer_strides_than_are_counted_are_refused(make):
+    with pytest.raises(RuntimeError, match="Storage size calculation overflowed"):
+        make([8, 8, 2**29, 2**29])
+    with pytest.raises(RuntimeError, match="Stride calculation overflowed"):
+        make([0, 4, 2**61])
+    assert make([2**61, 4, 0]).shape == (2**61, 4, 0)
+
+
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
 def test_resampling_asks_for_memory_before_it_lists_places(mode):
     with pytest.raises(RuntimeError, match="overflow|memory"):

@@ -88,10 +88,18 @@ cdef class dtype:
         return <object>DTYPES[REAL_OF[self.index]]
 
     def to_complex(self):
-        """Return the complex dtype whose parts have this dtype."""
+        """Return the complex dtype whose parts have this dtype; complex64 for bfloat16, which none has.
+
+        Raises:
+            RuntimeError: it holds integers, or is a float of another kind.
+        """
         if self.kind_ == KIND_COMPLEX:
             return self
-        return dtype_by_name({"float64": "complex128"}.get(self.name, "complex64"))
+        found = {"float64": "complex128", "float16": "complex32"}.get(self.name)
+        if found is None and self.name not in ("float32", "bfloat16"):
+            raise RuntimeError(f"to_complex: no complex dtype has parts of {self!r}; convert to a floating-point "
+                               "dtype first")
+        return dtype_by_name(found or "complex64")
 
     def __repr__(self):
         return shown_as + self.name

@@ -40,11 +40,24 @@ cdef inline int64_t count_elements(int ndim, const int64_t* shape) except -1:
         if shape[i] < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {shape[i]}: {shape_list(ndim, shape)}")
         if __builtin_mul_overflow(n, shape[i], &n):
-            for j in range(ndim):
-                if shape[j] == 0:
-                    return 0
-            raise RuntimeError(f"sizes {shape_list(ndim, shape)} overflow the number of elements that fit in 64 bits")
+            if 0 in shape_list(ndim, shape):
+                n = 0
+                break
+            raise RuntimeError(f"Storage size calculation overflowed: sizes {shape_list(ndim, shape)} have more "
+                               "elements than 64 bits count")
+    if n == 0:
+        check_strides_of_nothing(ndim, shape)
     return n
+
+
+cdef int check_strides_of_nothing(int ndim, const int64_t* shape) except -1:
+    cdef int64_t step = 1
+    cdef int i
+    for i in range(ndim - 1, 0, -1):
+        if shape[i] > 1 and __builtin_mul_overflow(step, shape[i], &step):
+            raise RuntimeError(f"Stride calculation overflowed: sizes {shape_list(ndim, shape)} have longer strides "
+                               "than 64 bits count")
+    return 0
 
 
 cdef inline void contiguous_strides(int ndim, const int64_t* shape, int64_t* stride) noexcept:

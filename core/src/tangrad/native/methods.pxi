@@ -22,7 +22,7 @@ cdef bint is_contiguous_in(Tensor t, format):
 
 cdef int set_requires_grad(Tensor t, bint value) except -1:
     if value and not differentiable(t.dtype_.index):
-        raise RuntimeError("only Tensors of floating point and complex dtype can require gradients "
+        raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients "
                            f"([{describe_tensor(t)}])")
     if grad_fn_of(t) is not None:
         if not value:

@@ -118,6 +118,10 @@ def asarray(
     shared = _shared(obj, dtype)
     if shared is None:
         if copy is False:
+            if exchange.is_numpy_scalar(obj):
+                raise RuntimeError(
+                    "can't alias NumPy scalars. Either remove copy=False or make it an ndarray"
+                )
             raise ValueError("can't alias arbitrary sequence into a tensor.")
         made = _copied(obj, dtype, device)
     else:

@@ -21,6 +21,7 @@ __all__ = [
     "frombuffer",
     "has_buffer",
     "is_ndarray",
+    "is_numpy_scalar",
     "name_of",
     "numpy",
     "register_array_protocol",
@@ -59,6 +60,12 @@ def is_ndarray(obj: Any) -> bool:
     """Tell whether an object is a NumPy array, without importing NumPy."""
     loaded = sys.modules.get("numpy")
     return loaded is not None and isinstance(obj, loaded.ndarray)
+
+
+def is_numpy_scalar(obj: Any) -> bool:
+    """Tell whether an object is a number of NumPy's, without importing NumPy."""
+    loaded = sys.modules.get("numpy")
+    return loaded is not None and isinstance(obj, loaded.generic)
 
 
 def has_buffer(obj: Any) -> bool:

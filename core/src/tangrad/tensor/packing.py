@@ -106,7 +106,7 @@ def infer_shape(data: Any) -> tuple[int, ...]:
         data: a number or nested sequences.
 
     Raises:
-        ValueError: the sequences are nested too deeply, or hold text.
+        ValueError: the sequences are nested too deeply, hold text, or give no first item.
     """
     shape: list[int] = []
     item = data
@@ -116,7 +116,12 @@ def infer_shape(data: Any) -> tuple[int, ...]:
         shape.append(len(item))
         if shape[-1] == 0:
             break
-        item = item[0]
+        try:
+            item = item[0]
+        except Exception as error:
+            raise ValueError(
+                f"could not determine the shape of object type '{type(item).__name__}'"
+            ) from error
     if shape and isinstance(item, str):
         raise ValueError("too many dimensions 'str'")
     return tuple(shape)
