@@ -1,5 +1,7 @@
 """L-BFGS and Muon, whose steps take more than one parameter or number into account."""
 
+import math
+
 import pytest
 
 import tangrad
@@ -123,6 +125,15 @@ def test_lbfgs_moves_complex_parameters_as_pairs(agree, search):
         return [t.view_as_real(z.detach()), x.detach(), t.view_as_real(idle.detach())]
 
     agree(program, tolerance=1e-7)
+
+
+def test_lbfgs_goes_on_where_the_gradient_is_zero(agree):
+    def program(t):
+        p = t.nn.Parameter(t.ones(3))
+        optimizer = t.optim.LBFGS([p], tolerance_grad=-math.inf)
+        return optimizer.step(lambda: t.tensor([10.0])), p.detach()
+
+    agree(program)
 
 
 @pytest.mark.parametrize("wrong", ["two groups", "line search"])

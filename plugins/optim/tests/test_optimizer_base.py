@@ -36,6 +36,9 @@ WRONG = {
     "Nesterov alone": lambda t: t.optim.SGD([parameter(t)], nesterov=True),
     "wrong beta": lambda t: t.optim.Adam([parameter(t)], betas=(0.9, 1.0)),
     "betas of two kinds": lambda t: t.optim.Adam([parameter(t)], betas=(0.9, t.tensor(0.99))),
+    "betas in lists": lambda t: t.optim.Adam(
+        [parameter(t)], betas=(t.tensor(0.9), t.tensor(0.99)), foreach=True
+    ),
     "an integer beta": lambda t: t.optim.AdamW([parameter(t)], betas=(0, 0.99)),
     "complex": lambda t: t.optim.SparseAdam([t.ones(2, dtype=t.complex64)]),
     "other wrong beta": lambda t: t.optim.AdamW([parameter(t)], betas=(-0.1, 0.9)),

@@ -79,6 +79,10 @@ class Adam(Optimizer):
             raise ValueError(f"Invalid weight_decay value: {weight_decay}")
         if not any(all(isinstance(b, kind) for b in betas) for kind in (float, tangrad.Tensor)):
             raise ValueError("betas must be either both floats or both Tensors")
+        if isinstance(betas[0], tangrad.Tensor) and foreach and not capturable:
+            raise ValueError(
+                "betas[0] as a Tensor is not supported for capturable=False and foreach=True"
+            )
         _check_kernels(foreach, fused, differentiable)
         defaults = {
             "lr": lr,

@@ -103,7 +103,8 @@ class LBFGS(Optimizer):
             if state["n_iter"] == 1:
                 direction = -grad
                 state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
-                step = min(1.0, 1.0 / grad.abs().sum().item()) * lr
+                total = grad.abs().sum().item()
+                step = (1.0 / total if total > 1.0 else 1.0) * lr
             else:
                 self._remember(state, grad - previous_grad, direction * step)
                 direction = _descent(state, grad)
