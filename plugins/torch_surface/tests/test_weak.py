@@ -1,5 +1,6 @@
 """References and dictionaries by identity; small modules that old programs and libraries name."""
 
+import copy
 import gc
 import importlib
 import weakref
@@ -17,6 +18,12 @@ def dictionary(t):
     return weak(t).WeakTensorKeyDictionary()
 
 
+def half(key):
+    """Yield a pair, and fail before the next."""
+    yield key, 7
+    raise KeyError("no second pair")
+
+
 USES = {
     "by identity": lambda t, d, a, b: [d[a], d[b], len(d), a in d, t.ones(2) in d, 3 in d],
     "written again": lambda t, d, a, b: [d.__setitem__(a, 5), d[a], len(d)],
@@ -26,6 +33,9 @@ USES = {
     "items": lambda t, d, a, b: [(k is a, v) for k, v in d.items()],
     "references": lambda t, d, a, b: [r() is a for r in d.keyrefs()],
     "copies": lambda t, d, a, b: [d.copy() == d, (d | {a: 3})[a], d[a]],
+    "beside another": lambda t, d, a, b: [({b: 8, a: 3} | d)[b], type({a: 3} | d) is type(d)],
+    "deep copies": lambda t, d, a, b: [copy.deepcopy(d) == d, copy.deepcopy(d)[b]],
+    "values of copies": lambda t, d, a, b: [d.__setitem__(a, [1]), copy.deepcopy(d)[a] is d[a]],
     "no references": lambda t, d, a, b: d.__setitem__(3, 4),
 }
 
@@ -38,6 +48,17 @@ def test_dictionaries_hold_tensors_by_identity(agree, use):
         return USES[use](t, d, a, b)
 
     agree(program, message=False)
+
+
+def test_an_update_that_fails_takes_nothing(agree):
+    def program(t):
+        d, a = dictionary(t), t.ones(2)
+        d[a] = 1
+        with pytest.raises(KeyError, match="second"):
+            d.update(half(a))
+        return d[a]
+
+    agree(program)
 
 
 def test_entries_die_with_their_keys(agree):

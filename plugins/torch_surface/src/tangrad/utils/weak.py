@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, MutableMapping
+from copy import deepcopy
 from typing import Any
 
 import tangrad
@@ -102,9 +103,25 @@ class WeakIdKeyDictionary(MutableMapping[Any, Any]):
 
     __copy__ = copy
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> WeakIdKeyDictionary:
+        """Return a dictionary of the same keys and copies of their values."""
+        made = WeakIdKeyDictionary(ref_type=self.ref_type)
+        made.update((key, deepcopy(value, memo)) for key, value in self.items())
+        return made
+
+    def update(self, other: Any = (), /, **named: Any) -> None:
+        """Take the entries of a mapping or of pairs; all of them are read before one is taken."""
+        given = other if hasattr(other, "items") else dict(other)
+        super().update(given, **named)
+
     def __or__(self, other: Any) -> WeakIdKeyDictionary:
         made = self.copy()
         made.update(other)
+        return made
+
+    def __ror__(self, other: Any) -> WeakIdKeyDictionary:
+        made = WeakIdKeyDictionary(other, ref_type=self.ref_type)
+        made.update(self)
         return made
 
     def __ior__(self, other: Any) -> WeakIdKeyDictionary:
