@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import sys
+import unittest
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -176,3 +178,21 @@ def test_no_test_of_pytorchs_fails_that_passed_in_the_run_before() -> None:
     command = [sys.executable, str(tool), "--source", FETCHED, "--work", f"{FETCHED}/.verdicts"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_class_that_cannot_make_its_tests_costs_only_itself() -> None:
+    class TestWhole(unittest.TestCase):
+        def test_one(self) -> None:
+            pass
+
+    class TestBroken(TestWhole):
+        def __init__(self, name: str) -> None:
+            raise RuntimeError("needs what is not there")
+
+    module = ModuleType("test_file")
+    module.__dict__.update(TestWhole=TestWhole, TestBroken=TestBroken)
+    made, unmade = part("worker").made_cases(module)
+    assert [type(case) for case in made] == [TestWhole]
+    assert {name: str(error) for name, error in unmade.items()} == {
+        "TestBroken.test_one": "needs what is not there"
+    }

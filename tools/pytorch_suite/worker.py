@@ -166,6 +166,24 @@ def cases(suite: Any) -> Iterator[unittest.TestCase]:
             yield each
 
 
+def made_cases(module: Any) -> tuple[list[unittest.TestCase], dict[str, Exception]]:
+    """Return a module's tests; of those whose class cannot make them, by name, the error."""
+    loader = unittest.defaultTestLoader
+    try:
+        return list(cases(loader.loadTestsFromModule(module))), {}
+    except Exception:
+        made, unmade = [], {}
+    for cls in list(vars(module).values()):
+        if not isinstance(cls, type) or not issubclass(cls, unittest.TestCase):
+            continue
+        for name in loader.getTestCaseNames(cls):
+            try:
+                made.append(cls(name))
+            except Exception as error:
+                unmade[f"{cls.__name__}.{name}"] = error
+    return made, unmade
+
+
 class Record(unittest.TestResult):
     """Keeps what unittest tells of one test, in order."""
 
@@ -266,10 +284,10 @@ class Worker:
             # An op of ours is what a builtin function is there.
             builtin = types.BuiltinFunctionType | type(torch.add)
             module.types = SimpleNamespace(**{**vars(types), "BuiltinFunctionType": builtin})  # type: ignore[attr-defined]
-        suite = unittest.defaultTestLoader.loadTestsFromModule(module)
+        made, unmade = made_cases(module)
         found = {
             ".".join(case.id().split(".")[-2:]): case
-            for case in cases(suite)
+            for case in made
             if not self.is_of_another(case, module)
         }
         self.write("<count>", "count", count=len(found))
@@ -281,6 +299,9 @@ class Worker:
                 wanted.sort(key=lambda name: zlib.crc32(name.encode()))
         for name in wanted:
             if name in self.task["done"]:
+                continue
+            if name in unmade:
+                self.write(name, "error", **self.describe(unmade[name]))
                 continue
             if name not in found:
                 self.write(name, "absent")

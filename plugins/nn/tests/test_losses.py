@@ -443,3 +443,14 @@ def test_a_margin_that_is_just_kept_owes_nothing(agree, p):
         return found
 
     agree(program)
+
+
+@pytest.mark.parametrize("name", ["none", "mean", "sum"])
+def test_reductions_have_pytorchs_numbers(name):
+    torch = pytest.importorskip("torch")
+    assert tangrad.nn._reduction.get_enum(name) == torch.nn._reduction.get_enum(name)
+
+
+def test_a_reduction_of_another_name_has_no_number():
+    with pytest.raises(ValueError, match="average is not a valid value"):
+        tangrad.nn._reduction.get_enum("average")

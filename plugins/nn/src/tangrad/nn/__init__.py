@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from tangrad.nn import _reduction as _reduction
 from tangrad.nn import attention as attention
 from tangrad.nn import common_types as common_types
 from tangrad.nn import functional as functional
