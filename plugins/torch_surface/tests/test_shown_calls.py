@@ -242,6 +242,13 @@ def test_wrappers_learn_as_plain_tensors_do(name):
         assert plain is None or tangrad.allclose(plain, wrapped, atol=1e-5)
 
 
+def test_gradients_of_wrappers_are_batched():
+    x = Wrapper(tangrad.tensor(2.0), requires_grad=True)
+    y = x.unsqueeze(0).repeat(4)
+    (found,) = tangrad.autograd.grad(y, x, tangrad.eye(4), is_grads_batched=True)
+    assert found.tolist() == [1, 1, 1, 1]
+
+
 def test_results_of_what_is_recorded_as_one_may_be_written():
     nn = tangrad.nn
     layers = nn.Sequential(

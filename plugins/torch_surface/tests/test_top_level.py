@@ -88,6 +88,9 @@ CALLS = {
     "cosine_embedding_loss": lambda t, x: t.cosine_embedding_loss(x, x + 1, t.ones(3), 0.1, 2),
     "hinge_embedding_loss": lambda t, x: t.hinge_embedding_loss(x, t.ones(3, 4), reduction=1),
     "margin_ranking_loss": lambda t, x: t.margin_ranking_loss(x, -x, t.ones(3, 4)),
+    "margin_ranking_loss of what broadcasts": lambda t, x: t.margin_ranking_loss(
+        x, x[0] * 2, -t.ones(()), 0.5, 1
+    ),
     "triplet_margin_loss": lambda t, x: t.triplet_margin_loss(x, x + 1, x * 2),
     "poisson_nll_loss": lambda t, x: t.poisson_nll_loss(x, x.abs(), True, False, 1e-8, 1),
     "ctc_loss": lambda t, x: t.ctc_loss(

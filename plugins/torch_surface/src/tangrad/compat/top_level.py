@@ -484,8 +484,9 @@ def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, reduction
 def margin_ranking_loss(
     input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: int = 0
 ) -> Any:
-    """Return the ranking loss; see `nn.functional.margin_ranking_loss`."""
-    return F.margin_ranking_loss(input1, input2, target, margin, reduction=_reduction(reduction))
+    """Return the ranking loss of what broadcasts; see `nn.functional.margin_ranking_loss`."""
+    operands = tangrad.broadcast_tensors(input1, input2, target)
+    return F.margin_ranking_loss(*operands, margin, reduction=_reduction(reduction))
 
 
 @declared(

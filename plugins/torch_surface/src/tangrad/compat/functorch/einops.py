@@ -88,7 +88,7 @@ def _groups(side: str, pattern: str) -> list[Group]:
         else:
             _check_name(token, names, pattern)
             names.add(token)
-            (found if inside is None else inside).append(token)  # type: ignore[attr-defined]
+            (found if inside is None else inside).append(token)
     else:
         if inside is None:
             return found

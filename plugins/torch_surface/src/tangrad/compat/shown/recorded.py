@@ -118,7 +118,8 @@ def _derived(ctx: Any, leaves: list[Any], grads: Any, wanted: Any) -> list[Any]:
     given = list(leaves)
     for k, needed in enumerate(wanted):
         if needed and not (further and leaves[k].requires_grad):
-            given[k] = leaves[k].detach().requires_grad_()
+            given[k] = leaves[k].detach()
+            given[k].requires_grad = True  # the method is refused where batches of gradients run
     stack = current()
     wrapped = any(hasattr(type(x), "__torch_dispatch__") for x in leaves)
     stack.dispatch_disabled += not wrapped  # handlers have seen this call
