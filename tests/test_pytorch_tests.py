@@ -139,6 +139,16 @@ def test_the_page_counts_by_file_and_cause() -> None:
     assert max(map(len, page.splitlines())) < 160
 
 
+def test_the_page_counts_main_files_together() -> None:
+    make = part("page").page
+    first = make(report_of("f.py", commit="abc", date="2000-01-01"))
+    both = make(report_of("g.py", commit="abc", date="2000-01-01"), before=first, main=["g.py"])
+    assert "| 1 main files | 3 | 1 |" in both
+    assert "| all | 6 | 2 |" in both
+    again = make(report_of("g.py", commit="abc", date="2000-01-01"), before=both, main=["g.py"])
+    assert again == both
+
+
 def test_the_page_keeps_rows_of_files_that_did_not_run() -> None:
     make = part("page").page
     first = make(report_of("f.py", commit="abc", date="2000-01-01"))

@@ -37,7 +37,7 @@ from pytorch_suite.page import page, share
 from pytorch_suite.runner import Runner
 
 ROOT = Path(__file__).resolve().parents[1]
-_LIBRARY = """
+_MAIN = """
 test_autograd test_indexing test_nn test_optim test_reductions test_scatter_gather_ops
 test_serialization test_shape_ops test_sort_and_select test_subclass test_tensor_creation_ops
 test_torch test_type_promotion test_view_ops
@@ -45,6 +45,8 @@ functorch/test_eager_transforms functorch/test_vmap
 nn/test_convolution nn/test_dropout nn/test_embedding nn/test_init nn/test_lazy_modules
 nn/test_load_state_dict nn/test_module_hooks nn/test_multihead_attention nn/test_packed_sequence
 nn/test_parametrization nn/test_pooling
+"""
+_FURTHER = """
 autograd/test_complex autograd/test_functional
 distributions/test_distributions
 optim/test_lrscheduler optim/test_swa_utils
@@ -64,7 +66,7 @@ type_sharing types typing union union_pep604 unsupported_ops upgraders with
 """
 # Group -> its page, and its files.
 GROUPS: dict[str, tuple[Path, list[str]]] = {
-    "library": (ROOT / "docs" / "pytorch-tests.md", _LIBRARY.split()),
+    "library": (ROOT / "docs" / "pytorch-tests.md", [*_MAIN.split(), *_FURTHER.split()]),
     "script": (
         ROOT / "docs" / "pytorch-script-tests.md",
         ["test_jit", *(f"jit/test_{name}" for name in _SCRIPT.split())],
@@ -207,7 +209,8 @@ def main() -> int:
     os.replace(spare, place)
     if options.page:
         text = place_of_page.read_text("utf-8") if place_of_page.exists() else ""
-        place_of_page.write_text(page(merged, options.group, text), "utf-8")
+        main_files = [f"{name}.py" for name in _MAIN.split()]
+        place_of_page.write_text(page(merged, options.group, text, main_files), "utf-8")
     return 2 if not ran else 1 if worse else 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from pytorch_suite.causes import CAUSES, OMITTED
@@ -30,13 +31,16 @@ def share(right: int, total: int) -> str:
     return f"{100 * right / total:.1f}" if total else "–"
 
 
-def page(report: dict[str, Any], group: str = "library", before: str = "") -> str:
+def page(
+    report: dict[str, Any], group: str = "library", before: str = "", main: Sequence[str] = ()
+) -> str:
     """Return the page for a report of a group of files.
 
     Args:
         report: what ran: its files, and commit and date of each.
         group: of which group of files.
         before: the page as it is; rows of files that are not in the report stay.
+        main: files that have a row for all of them together.
     """
     found = rows_of(before)
     for file, tests in report["files"].items():
@@ -47,6 +51,10 @@ def page(report: dict[str, Any], group: str = "library", before: str = "") -> st
         found[f"`{file}`"] = (counts, run["commit"], run["date"])
     total = sum((counts for counts, *_ in found.values()), Counter[str]())
     rows = [_row(file, *found[file]) for file in sorted(found)]
+    together = [found[name] for name in (f"`{file}`" for file in main) if name in found]
+    if together:
+        counts = sum((counts for counts, *_ in together), Counter[str]())
+        rows.append(_row(f"{len(together)} main files", counts, "", ""))
     causes = [f"- *{name}*: {what}" for name, what in CAUSES.items()]
     ran, right = total.total(), total["pass"]
     public = ran - sum(total[cause] for cause in OMITTED)
