@@ -91,12 +91,12 @@ SECTIONS: dict[str, str] = {
     "not-there-yet": "Tensor.index jagged",
     "what-pytorchs-own-tests-ask-for": (
         "Tensor._cdata Tensor.cpu Tensor.grad Tensor.index_reduce Tensor.put_ Tensor.resize_ "
-        "Tensor.scatter_reduce Tensor.to_dense autograd.functional.jacobian autograd.grad "
-        "complex32 complex64 cpu empty_like float16 func.functional_call func.grad func.jacfwd "
-        "func.jvp func.vjp func.vmap fx.symbolic_trace index_reduce nn.functional "
+        "Tensor.scatter_reduce Tensor.to_dense Tensor.unique autograd.functional.jacobian "
+        "autograd.grad complex32 complex64 cpu empty_like float16 func.functional_call func.grad "
+        "func.jacfwd func.jvp func.vjp func.vmap fx.symbolic_trace index_reduce nn.functional "
         "nn.functional.elu_ nn.functional.grad nn.functional.interpolate nn.functional.leaky_relu_ "
         "nn.functional.max_unpool1d nn.functional.threshold_ nn.grad ops.aten.add.Tensor rand_like "
-        "scatter_reduce threshold_ uint8 use_deterministic_algorithms vmap zeros_like"
+        "scatter_reduce threshold_ uint8 unique use_deterministic_algorithms vmap zeros_like"
     ),
     "quantization": (
         "Tensor.add Tensor.sigmoid Tensor.tanh add ao.quantization.HistogramObserver "
