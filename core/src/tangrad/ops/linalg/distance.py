@@ -347,10 +347,13 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
         raise RuntimeError(
             f"expected common dtype to be floating point, yet common dtype is {common}"
         )
-    x1, x2 = x1.to(common), x2.to(common)
+    # Squares of reciprocal norms, in the derivatives, leave the range of halves.
+    wide = tangrad.float32 if common.itemsize < 4 else common
+    x1, x2 = x1.to(wide), x2.to(wide)
     if x1.shape != x2.shape:
         x1, x2 = ops.broadcast_tensors(x1, x2)
-    return scaled_product(x1, _scale(x1, dim, eps), x2, _scale(x2, dim, eps)).sum(dim)
+    cosine = scaled_product(x1, _scale(x1, dim, eps), x2, _scale(x2, dim, eps)).sum(dim)
+    return cosine.to(common)
 
 
 # Of vectors that are scaled first, so that no product overflows.
@@ -371,8 +374,7 @@ scaled_product = pointwise(
 def _scale(x: Any, dim: int, eps: float) -> Any:
     """Give the reciprocals of norms; least norms have no derivative."""
     size = _norm(x, 2, (dim,), True)
-    fixed = size.detach()
-    return 1 / (size + (fixed.clamp(min=eps) - fixed))
+    return 1 / (size + (eps - size.detach()).clamp(min=0))
 
 
 shifted_difference = pointwise(

@@ -242,7 +242,7 @@ mish = pointwise(
     dtypes="floating",
     partials={
         "self": "s = where(self > 40, self, log1p(exp(self))); "
-        "tanh(s) + 4 * self * sigmoid(self) * sigmoid_slope(2 * s)"
+        "tanh(s) + self * (4 * sigmoid(self) * sigmoid_slope(2 * s))"
     },
     inplace=True,
     namespace="nn",

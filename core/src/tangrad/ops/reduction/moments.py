@@ -15,10 +15,10 @@ from tangrad.ops.views.geometry import numel_of
 #
 # The state is (mean, sum of squared deviations, count), combined as in Chan, Golub and LeVeque
 # (1979), "Updating formulae and a pairwise algorithm for computing sample variances": one pass,
-# and no cancellation.
+# and no cancellation. An infinite element begins with a NaN, for its deviation is one.
 
 _MOMENTS: dict[str, Any] = {
-    "map": "self; 0; 1",
+    "map": "self; self - self; 1",
     "combine": (
         "total = a2 + b2; share = where(total == 0, 0, b2 / where(total == 0, 1, total)); "
         "d = b0 - a0; a0 + d * share; a1 + b1 + d * conj(d) * a2 * share; total"
