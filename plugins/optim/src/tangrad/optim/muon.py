@@ -10,6 +10,10 @@ from tangrad.optim.optimizer import _value
 
 __all__ = ["Muon"]
 
+# Elements up to which float32 costs no more. The iteration amplifies rounding most in small
+# matrices: `addmm`, which rounds twice, moves elements of 8 x 8 by 0.07, and of 512 x 512 by 0.009.
+_SMALL = 1 << 16
+
 
 class Muon(ElementwiseOptimizer):
     r"""Move each weight matrix by its momentum, made orthogonal.
@@ -106,11 +110,17 @@ class Muon(ElementwiseOptimizer):
 def _orthogonal(matrix: Any, group: dict[str, Any]) -> Any:
     """Take all singular values of a matrix to about one."""
     a, b, c = group["ns_coefficients"]
+    add = _rounded_once if matrix.numel() <= _SMALL else tangrad.addmm
     x = matrix.bfloat16()
     tall = x.size(0) > x.size(1)
     x = x.T if tall else x
     x = x / x.norm().clamp(min=group["eps"])
     for _ in range(group["ns_steps"]):
         gram = x @ x.T
-        x = tangrad.addmm(x, tangrad.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+        x = add(x, add(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.T if tall else x
+
+
+def _rounded_once(self: Any, mat1: Any, mat2: Any, **factors: float) -> Any:
+    """Compute `addmm` in float32, of which only the result is rounded to bfloat16."""
+    return tangrad.addmm(self.float(), mat1.float(), mat2.float(), **factors).bfloat16()
