@@ -395,3 +395,44 @@ def test_an_argument_handed_back_is_viewed_by_its_class():
             return grad
 
     assert isinstance(Same.apply(Custom(tangrad.ones(2))), Custom)
+
+
+@pytest.mark.parametrize(
+    "names", [["factor"], ["shift", "factor"], ["shift"], ["factor", "only"], []]
+)
+@pytest.mark.parametrize("gradients", [1, 2, 3])
+def test_arguments_by_name_take_their_places(agree, names, gradients):
+    def program(f):
+        class Affine(f.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, factor=2, shift=0, *, only=1):
+                ctx.needs = list(ctx.needs_input_grad)
+                return x * factor + shift
+
+            @staticmethod
+            def backward(ctx, grad):
+                return tuple(grad * k for k in range(1, gradients + 1))
+
+        given = {name: f.ones(2, requires_grad=True) for name in names}
+        x = f.ones(2, requires_grad=True)
+        y = Affine.apply(x, **given)
+        y.sum().backward()
+        return [y, y.grad_fn.needs, x.grad, [t.grad for t in given.values()]]
+
+    agree(program, message=False)
+
+
+def test_arguments_by_keyword_only_are_refused_beside_setup_context(agree):
+    def program(f):
+        class Scaled(f.autograd.Function):
+            @staticmethod
+            def forward(x, *, factor=2):
+                return x * factor
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                ctx.inputs = len(inputs)
+
+        return Scaled.apply(f.ones(2, requires_grad=True), factor=5)
+
+    agree(program, message=False)

@@ -123,3 +123,16 @@ def test_a_callback_cannot_be_queued_where_no_pass_runs_nor_outlives_one_that_fa
         queue(lambda: None)
     (leaf * 3).backward()
     assert told == []
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64", "float32"])
+@pytest.mark.parametrize("of", ["leaf", "result"])
+def test_a_hook_of_a_tensor_keeps_the_dtype_of_its_gradient(agree, of, dtype):
+    def program(t):
+        x = t.ones(2, requires_grad=True)
+        y = x * 2
+        (x if of == "leaf" else y).register_hook(lambda g: (g * 3).to(getattr(t, dtype)))
+        y.sum().backward()
+        return x.grad
+
+    agree(program, message=False)

@@ -63,13 +63,19 @@ class Function(FunctionRules):
 
 
 def _bound(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Return all arguments by place, each of which backward gives a gradient."""
     import inspect
 
-    if not has_setup_context(cls):
-        raise TypeError("apply() takes no keyword arguments")
-    bound = inspect.signature(cls.forward).bind(*args, **kwargs)
-    bound.apply_defaults()
-    return bound.args
+    alone = has_setup_context(cls)
+    bound = inspect.signature(cls.forward).bind(*(args if alone else (None, *args)), **kwargs)
+    if alone:
+        bound.apply_defaults()
+    if bound.kwargs:
+        raise TypeError(
+            f"{cls.__name__}.apply(): {', '.join(bound.kwargs)} cannot be given by name: forward "
+            "takes it by keyword only, or an argument before it is missing"
+        )
+    return bound.args if alone else bound.args[1:]
 
 
 class InplaceFunction(Function):

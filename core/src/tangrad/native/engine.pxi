@@ -471,6 +471,9 @@ cdef object call_tensor_hooks(hooks, g):
                 raise TypeError(f"expected a tensor hook to return a Tensor or None, got {_type_name(replaced)}")
             if g is None:
                 raise RuntimeError("can't replace a None gradient with a non-None value, which a hook returned")
+            if (<Tensor>replaced).dtype_ is not (<Tensor>g).dtype_:
+                raise RuntimeError(f"hook {hook!r} has changed the dtype of a gradient (was {(<Tensor>g).dtype_}, got "
+                                   f"{(<Tensor>replaced).dtype_}); return it with .to(dtype)")
             g = replaced
     return g
 
