@@ -50,6 +50,10 @@ CALLS = {
     "permute": lambda t, x: x.permute(1, 0).expand(2, 4, 3),
     "where": lambda t, x: t.where(x > 1, x, x),
     "scatter": lambda t, x: x.scatter(1, x.argmax(1, True), 1.0),
+    "item": lambda t, x: x.sum().item() + 1,
+    "float": lambda t, x: float(x[0, 0]),
+    "bool": lambda t, x: [1 for row in range(2) if x[row, 0] > 1],
+    "index": lambda t, x: range(5)[x[0, 1].long()],
 }
 
 
@@ -189,3 +193,38 @@ def test_gradients_pass_what_handlers_see_of_masks():
     with mode_of(tangrad, []):
         x[x > 2].sum().backward()
     assert x.grad.tolist() == (x > 2).double().tolist()
+
+
+def test_the_name_of_every_op_can_be_called(agree):
+    def program(t):
+        names = []
+        dispatch = importlib.import_module(f"{t.__name__}.utils._python_dispatch")
+
+        class Naming(dispatch.TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                names.append(func.name())
+                return func(*args, **(kwargs or {}))
+
+        x = t.tensor([1.0, -2.0])
+        with Naming():
+            t.relu(x).exp_().sum()
+            t.cat([x, x]).flip(0).cumsum(0)
+            x.topk(1), x + 1
+        return [*names, t.ops.aten.relu.default.name(), t.ops.aten.add.Tensor.name()]
+
+    agree(program)
+
+
+def test_a_mode_answers_item_in_the_place_of_memory():
+    from tangrad.utils._python_dispatch import TorchDispatchMode
+
+    class Answering(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func == tangrad.ops.aten._local_scalar_dense.default:
+                return 7
+            return func(*args, **(kwargs or {}))
+
+    x = tangrad.tensor(3)
+    with Answering():
+        assert (x.item(), int(x), range(9)[x]) == (7, 7, 7)
+    assert x.item() == 3

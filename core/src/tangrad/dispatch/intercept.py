@@ -236,12 +236,11 @@ def intercept_item(t: Any) -> tuple[bool, Any]:
     held = _C.contents_of(t)
     if held is not None:
         return True, held.layout.definition.item(t)
-    if (
-        type(t) is not _C.Tensor
-        and type(t) is not _C.Parameter
-        and hasattr(type(t), "__torch_dispatch__")
-    ):
-        return item_below_recording(t)
+    plain = type(t) is _C.Tensor or type(t) is _C.Parameter
+    if current().dispatch_modes or (not plain and hasattr(type(t), "__torch_dispatch__")):
+        handled, value = item_below_recording(t)
+        if handled:
+            return True, value
     if phase_is_watched():
         with phase("aten::item"):
             return True, _C._item_of_memory(t)

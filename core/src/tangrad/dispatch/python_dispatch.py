@@ -269,8 +269,10 @@ class CallsShown:
         leaves: {name: what is called in an op's place, with the op and its arguments, below
             recording}; it may return NotImplemented.
         composites: the same above recording, for ops that are expanded otherwise.
+        item: what is called in the place of `item`, or gives NotImplemented.
     """
 
+    item = staticmethod(lambda t: NotImplemented)
     handed = staticmethod(_given)
     leaves: Mapping[str, Callable[..., Any]] = {}
     composites: Mapping[str, Callable[..., Any]] = {}
@@ -327,10 +329,15 @@ def _local_scalar_dense(self: Any) -> Any:
 
 
 def item_below_recording(t: Any) -> tuple[bool, Any]:
-    """Return item() of a wrapper subclass, which its `__torch_dispatch__` handler answers."""
-    if any(t.untyped_storage()._handle):
-        return False, None
-    result = type(t).__torch_dispatch__(_local_scalar_dense, (type(t),), (t,), {})
+    """Return item() as modes answer it, or the class of a wrapper: (handled, value)."""
+    stack = current()
+    wraps = _has_dispatch((t,)) and not any(t.untyped_storage()._handle)
+    offered = (wraps or stack.dispatch_modes) and is_shown(stack, (t,))
+    result = calls_shown.item(t) if offered else NotImplemented
+    if result is NotImplemented:
+        if not wraps:
+            return False, None
+        result = type(t).__torch_dispatch__(_local_scalar_dense, (type(t),), (t,), {})
     return True, result.item() if isinstance(result, _C.Tensor) else result
 
 

@@ -21,6 +21,7 @@ from tangrad.compat.shown.composites import COMPOSITES
 from tangrad.compat.shown.gradients import GRADIENTS
 from tangrad.compat.shown.leaves import LEAVES
 from tangrad.compat.shown.overloads import handed as _handed
+from tangrad.compat.shown.packets import call
 from tangrad.compat.shown.recorded import EXPANDING
 from tangrad.plugin import CallsShown
 
@@ -32,6 +33,7 @@ def _unless_expanding(shown: Callable[[Any, Any], Any]) -> Callable[[Any, Any], 
 class PyTorchCalls(CallsShown):
     """Show calls as PyTorch's dispatcher does."""
 
+    item = staticmethod(lambda t: call("_local_scalar_dense", t))
     handed = staticmethod(_handed)
     leaves = MappingProxyType({**GRADIENTS, **LEAVES})
     composites = MappingProxyType({name: _unless_expanding(f) for name, f in COMPOSITES.items()})
