@@ -143,3 +143,15 @@ def test_dirac_without_the_underscore_warns_and_fills():
     with pytest.warns(FutureWarning, match="nn.init.dirac_"):
         weight = init.dirac(tangrad.full((2, 2, 3), 7.0))
     assert float(weight.sum()) == 2.0
+
+
+@pytest.mark.parametrize("name", ["fill_", "zero_", "uniform_", "normal_", "trunc_normal_"])
+def test_inner_fillers_write_leaves_that_need_gradients(agree, name):
+    given = {"fill_": (3.0,), "zero_": (), "uniform_": (0, 1), "normal_": (0, 1)}
+
+    def program(t):
+        leaf = t.full((4,), 9.0, requires_grad=True)
+        made = getattr(t.nn.init, f"_no_grad_{name}")(leaf, *given.get(name, (0, 1, -2, 2)))
+        return [made is leaf, bool((leaf < 9).all()), leaf.requires_grad, leaf.is_leaf]
+
+    agree(program)

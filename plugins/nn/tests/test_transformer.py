@@ -7,9 +7,9 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def quiet():
-    """Torch's encoder warns of nested tensors that it does not use."""
+    """Torch's encoder warns of nested tensors, used or not."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*nested_tensor.*")
+        warnings.filterwarnings("ignore", message=".*nested.tensor.*")
         warnings.filterwarnings("ignore", message=".*Support for mismatched.*")
         yield
 
@@ -171,3 +171,35 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_input_raises_what_pytorch_raises(agree, name):
     agree(WRONG[name], message=False)
+
+
+NESTED = {
+    "hidden last": [[0, 0, 0, 1], [0, 0, 1, 1]],
+    "hidden first": [[1, 0, 0, 0], [0, 0, 0, 1]],
+    "all seen": [[0, 0, 0, 0], [0, 0, 0, 0]],
+}
+STACKS = {
+    "as made": {},
+    "gelu": {"activation": "gelu"},
+    "normalized first": {"norm_first": True},
+    "not batch first": {"batch_first": False},
+    "another activation": {"activation": abs},
+    "one head": {"nhead": 1},
+    "without bias": {"bias": False},
+}
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("hidden", NESTED)
+@pytest.mark.parametrize("stack", STACKS)
+def test_hidden_elements_are_zero_where_pytorch_runs_nested_tensors(agree, stack, hidden, grad):
+    def program(t):
+        options = {"d_model": 8, "nhead": 2, "dim_feedforward": 4, "batch_first": True}
+        layer = t.nn.TransformerEncoderLayer(**{**options, **STACKS[stack]})
+        model = filled(t, t.nn.TransformerEncoder(layer, 2, norm=t.nn.LayerNorm(8))).eval()
+        size = (2, 4, 8) if layer.self_attn.batch_first else (4, 2, 8)
+        with t.set_grad_enabled(grad):
+            x = values(t, *size).float()
+            return model(x, src_key_padding_mask=t.tensor(NESTED[hidden]).bool()).detach()
+
+    agree(program, tolerance=1e-4)

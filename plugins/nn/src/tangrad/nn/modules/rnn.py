@@ -189,6 +189,11 @@ class RNNBase(Module):
         dims = 3 if batch_sizes is None else 2
         if input.dim() != dims:
             raise RuntimeError(f"input must have {dims} dimensions, got {input.dim()}")
+        if batch_sizes is None and input.size(1 if self.batch_first else 0) == 0:
+            raise RuntimeError(
+                f"{self._name()}: expected at least one time step, got input of shape "
+                f"{list(input.shape)}"
+            )
         if input.size(-1) != self.input_size:
             raise RuntimeError(
                 "input.size(-1) must be equal to input_size. "

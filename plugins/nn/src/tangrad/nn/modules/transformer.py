@@ -10,6 +10,7 @@ import tangrad
 from tangrad import Tensor
 from tangrad.nn import functional as F
 from tangrad.nn import init
+from tangrad.nn.modules.activation import GELU, ReLU
 from tangrad.nn.modules.attention import MultiheadAttention
 from tangrad.nn.modules.container import ModuleList
 from tangrad.nn.modules.dropout import Dropout
@@ -17,6 +18,7 @@ from tangrad.nn.modules.linear import Linear
 from tangrad.nn.modules.module import Module
 from tangrad.nn.modules.normalization import LayerNorm
 from tangrad.nn.multi_head import additive_mask
+from tangrad.plugin import current
 
 __all__ = [
     "Transformer",
@@ -270,8 +272,10 @@ class TransformerEncoder(Module):
         encoder_layer: the layer to copy.
         num_layers: number of copies.
         norm: a normalization of the result, or None.
-        enable_nested_tensor: accepted; the results are the same.
-        mask_check: accepted; the results are the same.
+        enable_nested_tensor: in evaluation without gradients, whether the results of hidden
+            elements are zero, as PyTorch's nested tensors leave them. That takes a batch-first
+            layer of relu or gelu that normalizes last, and no `mask`.
+        mask_check: whether this is so only where the hidden elements are the last of each row.
     """
 
     def __init__(
@@ -287,7 +291,7 @@ class TransformerEncoder(Module):
         self.num_layers = num_layers
         self.norm = norm
         self.enable_nested_tensor = enable_nested_tensor
-        self.use_nested_tensor = False
+        self.use_nested_tensor = enable_nested_tensor and _serves_nested(encoder_layer)
         self.mask_check = mask_check
 
     def forward(
@@ -312,7 +316,36 @@ class TransformerEncoder(Module):
         causal = _is_causal(mask, is_causal, _length(src, batch_first))
         for layer in self.layers:
             src = layer(src, src_mask=mask, is_causal=causal, src_key_padding_mask=hidden)
+        if hidden is not None and mask is None and self._leaves_zeros(src, hidden):
+            src = src.masked_fill((hidden != 0).unsqueeze(-1), 0)
         return src if self.norm is None else self.norm(src)
+
+    def _leaves_zeros(self, result: Tensor, hidden: Tensor) -> bool:
+        if not self.use_nested_tensor or self.layers[0].training or result.dim() != 3:
+            return False
+        if result.requires_grad or tangrad.is_autocast_enabled():
+            return False
+        if not self.mask_check:
+            return True
+        if tangrad.compiler.is_compiling() or current().tracers or current().levels:
+            return False  # where values cannot be asked for
+        seen = (hidden == 0).int()
+        return bool((seen[:, 1:] <= seen[:, :-1]).all())
+
+
+def _serves_nested(layer: Any) -> bool:
+    """Return whether PyTorch runs an encoder of such layers on nested tensors."""
+    if not isinstance(layer, TransformerEncoderLayer) or layer.norm_first:
+        return False
+    attention = layer.self_attn
+    return bool(
+        attention.batch_first
+        and attention._qkv_same_embed_dim
+        and attention.in_proj_bias is not None
+        and attention.num_heads % 2 == 0
+        and layer.norm1.eps == layer.norm2.eps
+        and (layer.activation in (F.relu, F.gelu) or isinstance(layer.activation, (ReLU, GELU)))
+    )
 
 
 class TransformerDecoder(Module):
