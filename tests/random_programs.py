@@ -117,7 +117,19 @@ def library_names(library: Any) -> dict[str, Any]:
         def backward(ctx: Any, grad: Any) -> Any:
             return 2 * grad * ctx.saved_tensors[0]
 
+    class Affine(library.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, factor: Any = 2.0, shift: Any = 0.0) -> Any:
+            ctx.save_for_backward(x)
+            ctx.factor = factor
+            return x * factor + shift
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return (grad * ctx.factor, None, None)[: len(ctx.needs_input_grad)]
+
     return {
+        "AFFINE": Affine.apply,
         "CHECKPOINT": checkpoint,
         "TRIPLE_": Triple.apply,
         "CLAIM_": Claimed.apply,
@@ -417,6 +429,9 @@ class Writer:
             return f"{self.new()} = CHECKPOINT({body}, {given}, use_reentrant=False)"
         name = self.random.choice(("TRIPLE_", "TRIPLE_", "CLAIM_", "SAME", "SQUARED"))
         x = self.writable() if name.endswith("_") else self.tensor()
+        if self.one_in(4):
+            named = self.random.choice(("factor={n}", "shift=1.5, factor={n}", "shift={n}"))
+            name, x = "AFFINE", f"{self.tensor()}, {named.format(n=self.number())}"
         return self.arithmetic() if x is None else f"{self.new()} = {name}({x})"
 
     def unary(self) -> str:
@@ -446,6 +461,8 @@ class Writer:
                 f"{x}.norm()",
             )
         )
+        if self.one_in(40):  # seldom, for what follows is NaN
+            extra = f"T.cat([{x}.flatten(), T.full((1,), T.inf, dtype=D)]).{self.random.choice(('var', 'std'))}()"
         return f"{self.new()} = " + (extra if self.one_in(3) else f"{x}.{how}{tail}")
 
     def contract(self) -> str:
@@ -582,9 +599,10 @@ class Writer:
         mark = len(self.program.lines)
         # torch 2.13 crashes in both calls when a view was written under no_grad and its node not yet
         # remade; reading the node first remakes it.
-        return f"{x}.grad_fn; " + self.random.choice(
-            (f"{x}.register_hook(log(LOG, {mark}, {factor}))", f"{x}.retain_grad()")
-        )
+        hooks = (f"{x}.register_hook(log(LOG, {mark}, {factor}))", f"{x}.retain_grad()")
+        if self.one_in(20):  # of another dtype
+            hooks = (f"{x}.register_hook(lambda g: g.float())",)
+        return f"{x}.grad_fn; " + self.random.choice(hooks)
 
     def backward(self) -> str:
         x = self.tracked()

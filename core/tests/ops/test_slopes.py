@@ -24,8 +24,9 @@ BITS, EPS = 4200, 2.0**-52
 FEW_BITS, SLOW = 1260, ("bessel", "i0", "i1", "igamma", "zeta", "polygamma", "ndtri", "erfinv")
 SIZES = [1e-100, 1e-20, 1e-12, 1e-6, 1e-3, 0.05, 0.3, 0.55, 0.75, 0.97, 0.9999, 1.3, 2.2, 4.1,
          6.3, 8.1, 13.3, 19.5, 25.0, 37.5, 60.0, 200.0, 350.0, 700.0, 1e5, 1e20, 1e100,
-         1e160]  # fmt: skip
+         1e160, 1.7e308, 1e300]  # fmt: skip
 FEW_SIZES = [1e-100, 1e-6, 0.4, 3.0, 40.0, 300.0, 1e5, 1e100]
+TWICE_OVERFLOWS = 8.9e307  # second derivatives hold twice of an operand
 # Of both signs, as neighbours differ in it.
 STRIDE = 1 if os.environ.get("TANGRAD_TESTS") == "full" else 3
 # Parameters that have no default.
@@ -145,7 +146,7 @@ def test_slopes_keep_their_digits_in_the_tails(name):
             except (ValueError, ZeroDivisionError, OverflowError, ArithmeticError, TypeError):
                 continue
             for order, actual in ((1, first), (2, second)):
-                if order == 2 and name in FIRST_ONLY:
+                if order == 2 and (name in FIRST_ONLY or max(map(abs, point)) > TWICE_OVERFLOWS):
                     continue
                 lost = LOST[name](*point) if name in LOST else 0.0
                 if off(actual, values[order], values[order + 1], max(map(abs, point)), lost):

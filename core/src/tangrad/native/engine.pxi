@@ -462,9 +462,7 @@ cdef bint needed_below(Run run, Node node):
 
 
 cdef object call_tensor_hooks(hooks, g):
-    if hooks is None:
-        return g
-    for hook in list((<dict>hooks).values()):
+    for hook in () if hooks is None else list((<dict>hooks).values()):
         replaced = hook(g)
         if replaced is not None:
             if not isinstance(replaced, Tensor):
