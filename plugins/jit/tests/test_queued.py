@@ -15,7 +15,7 @@ from tangrad.plugin import allocator_of
 _queue = pytest.importorskip("tangrad_jit._queue")
 pytest.importorskip("tangrad_cpu", reason="work is queued for compiled kernels")
 
-from tangrad_jit.codegen.compiled import native_level  # noqa: E402
+from tangrad_jit.codegen.compiled import Planner, native_level  # noqa: E402
 from tangrad_jit.compiling.queued import QueuedCalls  # noqa: E402
 
 needs_kernels = pytest.mark.skipif(native_level() is None, reason="no kernels for this processor")
@@ -104,6 +104,22 @@ def test_folds_of_rows_are_queued_with_the_same_bits(name, dtype):
         for _ in range(4):
             assert same(run(x), program(x)), shape
     assert run.calls.compiled
+
+
+@needs_kernels
+@pytest.mark.parametrize("name", ["of all, then each", "softmax"])
+def test_a_kernel_has_all_its_plans_before_it_runs(name, monkeypatch):
+    # A plan that a run makes lets other threads run, which then read results not computed yet.
+    program = FOLDS[name]
+    run, made = queued(program), []
+    _queue.forget()
+    for rows, columns in [(5, 40), (5, 40), (5, 40), (1, 3), (2, 9000), (300, 20)]:
+        x = tangrad.randn(rows, columns)
+        assert same(run(x), program(x))
+        if run.calls.compiled:
+            monkeypatch.setattr(Planner, "make", lambda self: made.append(self))
+    assert run.calls.compiled == 4
+    assert not made
 
 
 @needs_kernels

@@ -41,6 +41,7 @@ cdef extern from "Python.h":
     void Py_DECREF(PyObject*)
     Py_ssize_t Py_REFCNT(PyObject*)
     PyObject* PyErr_Occurred()
+    void PyErr_Clear()
     bint PyFloat_CheckExact(PyObject*)
     long long PyLong_AsLongLongAndOverflow(PyObject*, int*)
     double PyFloat_AsDouble(PyObject*) except? -1.0
@@ -407,6 +408,7 @@ cdef bint run_compiled(Queue queue) noexcept:
         outs[k] = slots[queue.outs[k]].address
     if queue.nout and queue.entry(queue.context, outs, ins, NULL, numel // columns if columns else 1,
                                   columns if columns else numel) != 0:
+        PyErr_Clear()             # there was no memory for what it keeps; steps need none
         return False
     queue.compiled_runs += 1
     compiled_runs += 1

@@ -128,6 +128,12 @@ cdef class Kernel:
                 self.plans[k] = plan
                 self.fill(&self.group.plans[k], plan)
 
+    def complete_plans(self):
+        """Make all plans, so that no call runs Python to make one."""
+        cdef int k
+        for k in range(self.group.nplans):
+            self.complete(k)
+
     cdef int fill(self, Plan* to, plan) except -1:
         cdef int k
         cdef Stage* stages

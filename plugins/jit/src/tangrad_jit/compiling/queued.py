@@ -113,6 +113,8 @@ def _make_kernel(queue: Any) -> None:
         queue.refused = can_compile(group) or ""
         if not queue.refused:
             code = compile_group(group)
+            # A run must not make one: other threads would meet results that are not computed yet.
+            code.kernel.complete_plans()
             queue.compiled(code, code.kernel.entry, code.kernel.context, ins, outs)
 
 
