@@ -46,7 +46,7 @@ cdef list beyond_numbers(Op op, PyObject** flat, operand_set* s, bint meta):
     return found
 
 
-cdef list compared_with(object name, object number, int index):
+cdef list compared_with(str name, object number, int index):
     """The comparison that says the same as one with a number beyond the dtype, and the number that it takes."""
     cdef bint above
     if name == "eq" or name == "ne":

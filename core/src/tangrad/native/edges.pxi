@@ -240,7 +240,7 @@ def check_dirty(Tensor t not None, str name):
     check_writable(t, name, False)
 
 
-cdef int check_inference(Tensor t, object op_name) except -1:
+cdef int check_inference(Tensor t, str op_name) except -1:
     """Refuse to write a tensor of inference mode outside of it."""
     if t.flags & INFERENCE and not tg_tls.inference:
         raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed. You can make a "
@@ -248,7 +248,7 @@ cdef int check_inference(Tensor t, object op_name) except -1:
     return 0
 
 
-cdef int check_writable(Tensor t, object op_name, bint records) except -1:
+cdef int check_writable(Tensor t, str op_name, bint records) except -1:
     """Refuse in-place writes that would lose history, as PyTorch does.
 
     Args:

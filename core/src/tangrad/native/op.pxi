@@ -100,7 +100,7 @@ cdef class Op:
     Made by `tangrad.ops.definition.define`; `definition` holds everything that is true of it.
     """
     cdef void* vectorcall
-    cdef public object name              # a str, or a callable one, as programs for PyTorch call it
+    cdef readonly str name
     cdef public str node_name
     cdef public str title                # the name in messages: that of the overload it is a form of
     cdef readonly object definition
@@ -379,7 +379,7 @@ def set_op_source(find):
     _op_source = find
 
 
-cpdef Op lookup_op(object name):
+cpdef Op lookup_op(str name):
     """Return the op of that name, loading its family when needed."""
     found = _op_cache.get(name)
     if found is None:

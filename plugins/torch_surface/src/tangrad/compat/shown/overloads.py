@@ -7,7 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad.compat.shown.forms import FORMS
-from tangrad.compat.shown.packets import TOLD_APART, derived, named, packet
+from tangrad.compat.shown.packets import TOLD_APART, derived, packet
 
 
 def _is_tensor(value: Any) -> bool:
@@ -98,14 +98,14 @@ def handed(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> tuple[Any,
         bare = titled  # a form of that name
     bare = _RENAMED.get(bare, bare)
     if out is None and bare not in TOLD_APART and bare not in _SAME and bare + suffix == func.name:
-        return named(func), args, kwargs
+        return func, args, kwargs
     if bare in _COMMUTING and not _is_tensor(args[0]):
         args = (args[1], args[0], *args[2:])
     overload, args, kwargs = _overload(bare, suffix, args, kwargs)
     if out is not None:
         overload, kwargs = "out", {**kwargs, "out": out}
     found = packet(bare + suffix)
-    return (func if found is None else named(getattr(found, overload))), args, kwargs
+    return (func if found is None else getattr(found, overload)), args, kwargs
 
 
 def _overload(

@@ -147,13 +147,6 @@ class OpName(str):
         return str, (str(self),)
 
 
-def named(op: Any) -> Any:
-    """Return an op whose name can be called."""
-    if type(op.name) is str:
-        op.name = OpName(op.name)
-    return op
-
-
 def _takes_out(op: Any) -> bool:
     # `any` and other names of builtins are packets here, once a program has asked for them.
     forms = (op, *(getattr(op, "overloads", None) or ()))
@@ -184,16 +177,12 @@ class Packet:
         if overload not in _OVERLOADS and not out:
             raise AttributeError(f"the op 'aten.{self.__name__}' has no overload '{overload}'")
         if not out and overload not in self._apart:
-            return self.default if "default" in self._apart else self._whole()
+            return self.default if "default" in self._apart else self.__wrapped__
         name = "out" if out else overload
         if name not in self.__dict__:
             offers = not out and (self.__name__ in FORMS or self.__name__ in OFFERED)
             self.__dict__[name] = Overload(self, name, self.__wrapped__, offers)
         return self.__dict__[name]
-
-    def _whole(self) -> Any:
-        op = self.__wrapped__
-        return named(op) if isinstance(getattr(op, "name", None), str) else op
 
     def overloads(self) -> list[str]:
         """Return the names of the overloads that are told apart."""
