@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 import pickle
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +313,20 @@ def test_pooling_without_indices_computes_none(
     found = module(x)
     (wanted,) = ReferenceEvaluator(model(text)).run(None, {"x": x.numpy()})
     assert found.equal(tangrad.from_numpy(wanted))
+
+
+def test_a_run_that_is_over_holds_no_inputs() -> None:
+    module = tangrad.onnx.load(model("g (float[N] x) => (float[N] y) { y = Neg(x) }"))
+    x = tangrad.ones(1 << 19)
+    alive = weakref.ref(x)
+    gc.disable()
+    try:
+        result = module(x)
+        del x
+        assert alive() is None
+    finally:
+        gc.enable()
+    assert result.sum() == -(1 << 19)
 
 
 def test_small_and_text_dtypes_are_arrays() -> None:

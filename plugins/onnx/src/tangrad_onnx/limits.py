@@ -105,6 +105,10 @@ class Limits:
 
         self._known[place] = weakref.ref(value, forget)
 
+    def end(self) -> None:
+        """Let go of the function: results that live on hold this object, and it holds inputs."""
+        self._memory = LEAST_MEMORY
+
     def step(self) -> None:
         """Count a step of a loop.
 
@@ -139,6 +143,7 @@ def running(limits: Limits) -> Iterator[None]:
         yield
     finally:
         _limits.reset(token)
+        limits.end()
 
 
 def checked_count(shape: Sequence[int], itemsize: int = _WIDEST) -> int:
